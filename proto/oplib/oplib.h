@@ -1,0 +1,44 @@
+// The op library: every kernel that a plan may name, with its operand and result counts, its shape
+// rule and its work. One row per kernel in proto/oplib/oplib.cc; kernels are stateless mathematics
+// on whole tensors, independent of who runs them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "proto/base/status.h"
+
+namespace foreshard::pb {
+class Kernel;
+}
+
+namespace foreshard::oplib {
+
+// Which model of a device prices a kernel.
+enum class CostClass {
+  kMatmul,     // dense matrix product on the matrix units
+  kAttention,  // fused attention
+  kMemory,     // bound by the bytes it moves
+};
+
+struct KernelInfo {
+  std::string_view name;  // as Kernel.name spells it
+  std::string_view aten;  // the PyTorch operator it stands for, as its profiler prints it
+  int operands = 0;
+  int results = 0;
+  CostClass cost = CostClass::kMemory;
+  // The shape rule: OK, or what is wrong with the operand and result types and attributes.
+  Status (*check)(const pb::Kernel&) = nullptr;
+  // Floating-point operations, multiply-add = 2. REQUIRES: check(kernel) is OK.
+  double (*flops)(const pb::Kernel&) = nullptr;
+};
+
+// nullptr when the library has no such kernel.
+const KernelInfo* Find(std::string_view name);
+
+std::span<const KernelInfo> All();
+
+// Checks name, counts and shapes, then sets the kernel's flops, bytes and matmul fields.
+Status Complete(pb::Kernel& kernel);
+
+}  // namespace foreshard::oplib

@@ -1,0 +1,19 @@
+// The simulator's front door: interprets a plan on a cluster and reports what it costs.
+#pragma once
+
+#include "proto/base/status.h"
+
+namespace foreshard::pb {
+class Cluster;
+class Plan;
+class Report;
+}  // namespace foreshard::pb
+
+namespace foreshard {
+
+// Runs the program `first` once and `steady` until its step time repeats, on rank 0.
+// REQUIRES: CheckPlan(plan) is OK. "Does not fit" is an answer in the report, not an error.
+// Errors: kInvalidArgument when the cluster is smaller than the plan's world.
+StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster);
+
+}  // namespace foreshard
