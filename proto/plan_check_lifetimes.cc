@@ -1,0 +1,151 @@
+// Walks the programs and follows which buffers are alive and which units have been reduced.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "proto/plan_check_parts.h"
+
+namespace foreshard::plan_check {
+namespace {
+
+class Walk {
+ public:
+  explicit Walk(const pb::Plan& plan)
+      : plan_(plan), alive_(static_cast<size_t>(plan.buffers_size()), false), resident_(alive_) {
+    for (const int32_t buffer : plan.resident()) {
+      alive_[static_cast<size_t>(buffer)] = resident_[static_cast<size_t>(buffer)] = true;
+    }
+  }
+
+  const std::vector<bool>& alive() const { return alive_; }
+
+  Status Run(const pb::Program& program) {
+    program_ = program.name();
+    gathered_.clear();
+    reduced_.clear();
+    backward_ = false;
+    for (const pb::SegmentUse& use : program.uses()) {
+      // What a segment leaves alive is decided by the last alloc or free of each buffer, so a
+      // third repetition starts exactly where the second did.
+      for (int i = 0; i < std::min(use.repeat(), 2); ++i) {
+        RETURN_IF_ERROR(RunSegment(plan_.segments(use.segment()), i));
+      }
+    }
+    return CheckReduced();
+  }
+
+ private:
+  Status RunSegment(const pb::Segment& segment, int repetition) {
+    for (int i = 0; i < segment.ops_size(); ++i) {
+      RETURN_IF_ERROR(Allocate(segment, i));
+      RETURN_IF_ERROR(Use(segment, i));
+      RETURN_IF_ERROR(Free(segment, i));
+      if (repetition == 0) RETURN_IF_ERROR(Count(segment, i));
+    }
+    return OkStatus();
+  }
+
+  Status Broken(const pb::Segment& segment, int op, std::string_view verb, int32_t buffer,
+                std::string_view why) const {
+    return plan_check::Broken(
+        "lifetime", OpPlace(plan_, segment, op),
+        fmt::format("{} buffer {}, which {} (program \"{}\")", verb, buffer, why, program_));
+  }
+
+  Status Allocate(const pb::Segment& segment, int op) {
+    for (const int32_t buffer : segment.ops(op).allocs()) {
+      if (alive_[static_cast<size_t>(buffer)]) {
+        return Broken(segment, op, "allocates", buffer, "is alive already");
+      }
+      alive_[static_cast<size_t>(buffer)] = true;
+    }
+    return OkStatus();
+  }
+
+  Status Use(const pb::Segment& segment, int op) const {
+    for (const int32_t buffer : segment.ops(op).in()) {
+      if (!alive_[static_cast<size_t>(buffer)]) {
+        return Broken(segment, op, "reads", buffer, "is not alive");
+      }
+    }
+    for (const int32_t buffer : segment.ops(op).out()) {
+      if (!alive_[static_cast<size_t>(buffer)]) {
+        return Broken(segment, op, "writes", buffer, "is not alive");
+      }
+    }
+    return OkStatus();
+  }
+
+  Status Free(const pb::Segment& segment, int op) {
+    for (const int32_t buffer : segment.ops(op).frees()) {
+      if (resident_[static_cast<size_t>(buffer)]) {
+        return Broken(segment, op, "frees", buffer, "is resident");
+      }
+      if (!alive_[static_cast<size_t>(buffer)]) {
+        return Broken(segment, op, "frees", buffer, "is not alive");
+      }
+      alive_[static_cast<size_t>(buffer)] = false;
+    }
+    return OkStatus();
+  }
+
+  // Notes gathers and reductions; a unit is reduced at most once for a micro-batch.
+  Status Count(const pb::Segment& segment, int index) {
+    const pb::Op& op = segment.ops(index);
+    backward_ = backward_ || op.phase() == pb::BACKWARD;
+    if (!op.has_unit()) return OkStatus();
+    if (op.has_all_gather()) gathered_.insert(op.unit());
+    if (op.has_reduce_scatter() && !reduced_.insert({op.unit(), op.micro_batch()}).second) {
+      return plan_check::Broken("reduce", OpPlace(plan_, segment, index),
+                                fmt::format("unit \"{}\" is reduced twice (program \"{}\")",
+                                            plan_.units(op.unit()).name(), program_));
+    }
+    return OkStatus();
+  }
+
+  // A unit that was gathered and has gradients is reduced in a step that has a backward.
+  Status CheckReduced() const {
+    if (!backward_) return OkStatus();
+    for (const int32_t unit : gathered_) {
+      const auto found = reduced_.lower_bound({unit, 0});
+      const bool reduced = found != reduced_.end() && found->first == unit;
+      if (!reduced && plan_.units(unit).grad_padded_shard_numel() > 0) {
+        return plan_check::Broken(
+            "reduce", fmt::format("program \"{}\"", program_),
+            fmt::format("unit \"{}\" is gathered but never reduced", plan_.units(unit).name()));
+      }
+    }
+    return OkStatus();
+  }
+
+  const pb::Plan& plan_;
+  std::string program_;
+  std::vector<bool> alive_;
+  std::vector<bool> resident_;
+  std::set<int32_t> gathered_;                     // units of this program
+  std::set<std::pair<int32_t, int32_t>> reduced_;  // (unit, micro-batch) of this program
+  bool backward_ = false;
+};
+
+}  // namespace
+
+Status CheckLifetimes(const pb::Plan& plan) {
+  Walk walk(plan);
+  RETURN_IF_ERROR(walk.Run(plan.programs(0)));
+  const std::vector<bool> before = walk.alive();
+  // Once is enough: if it ends as it starts, the next walk repeats this one.
+  RETURN_IF_ERROR(walk.Run(plan.programs(1)));
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (walk.alive()[i] != before[i]) {
+      return Broken("steady", "program \"steady\"",
+                    fmt::format("buffer {} is {} at its end but {} at its start", i,
+                                before[i] ? "dead" : "alive", before[i] ? "alive" : "dead"));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace foreshard::plan_check

@@ -1,0 +1,308 @@
+// Tables of a plan: indices, mesh, layout of units, inputs, kernels, programs.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "proto/oplib/oplib.h"
+#include "proto/plan_check_parts.h"
+
+namespace foreshard::plan_check {
+namespace {
+
+Status Index(std::string_view place, std::string_view table, int64_t index, int size) {
+  if (InTable(index, size)) return OkStatus();
+  return Broken("index", place, fmt::format("{} {} of {}", table, index, size));
+}
+
+Status CheckMesh(const pb::Plan& plan) {
+  const pb::Mesh& mesh = plan.mesh();
+  const int64_t product = int64_t{mesh.shard_size()} * mesh.replicate_size();
+  if (mesh.shard_size() < 1 || mesh.replicate_size() < 1 || product != mesh.world_size()) {
+    return Broken("mesh", "mesh",
+                  fmt::format("shard_size {} x replicate_size {} is not world_size {}",
+                              mesh.shard_size(), mesh.replicate_size(), mesh.world_size()));
+  }
+  for (int i = 0; i < plan.groups_size(); ++i) {
+    const pb::Group& group = plan.groups(i);
+    const std::string place = fmt::format("group {} \"{}\"", i, group.name());
+    if (group.size() < 1 || group.stride() < 1 ||
+        int64_t{group.size()} * group.stride() > mesh.world_size()) {
+      return Broken("mesh", place,
+                    fmt::format("size {} with stride {} does not fit a world of {}", group.size(),
+                                group.stride(), mesh.world_size()));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckStreams(const pb::Plan& plan) {
+  for (int i = 0; i < plan.streams_size(); ++i) {
+    if (plan.streams(i).role() < pb::Stream::COMPUTE ||
+        plan.streams(i).role() > pb::Stream::REDUCE) {
+      return Broken("stream", fmt::format("stream {} \"{}\"", i, plan.streams(i).name()),
+                    fmt::format("role {} is none", static_cast<int>(plan.streams(i).role())));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckFewer(const pb::Buffer& buffer, int world_size, const std::string& place) {
+  for (const pb::RankBytes& fewer : buffer.fewer()) {
+    RETURN_IF_ERROR(Index(place, "rank", fewer.rank(), world_size));
+    if (fewer.bytes() < 0 || fewer.bytes() > buffer.bytes()) {
+      return Broken("buffer", place,
+                    fmt::format("rank {} holds {} bytes, expected at most the {} of rank 0",
+                                fewer.rank(), fewer.bytes(), buffer.bytes()));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckBuffers(const pb::Plan& plan) {
+  constexpr int64_t kLimit = int64_t{1} << 62;
+  int64_t total = 0;
+  for (int i = 0; i < plan.buffers_size(); ++i) {
+    const pb::Buffer& buffer = plan.buffers(i);
+    const std::string place = fmt::format("buffer {}", i);
+    if (buffer.bytes() < 0 || buffer.bytes() >= kLimit - total) {
+      return Broken(
+          "buffer", place,
+          fmt::format("{} bytes: negative, or all buffers together reach 2^62", buffer.bytes()));
+    }
+    total += buffer.bytes();
+    if (buffer.category() < pb::SHARDED_PARAM || buffer.category() > pb::WORKSPACE) {
+      return Broken("buffer", place,
+                    fmt::format("category {} is none", static_cast<int>(buffer.category())));
+    }
+    RETURN_IF_ERROR(Index(place, "stream", buffer.stream(), plan.streams_size()));
+    if (buffer.has_unit()) {
+      RETURN_IF_ERROR(Index(place, "unit", buffer.unit(), plan.units_size()));
+    }
+    if (buffer.has_module()) {
+      RETURN_IF_ERROR(Index(place, "module", buffer.module(), plan.modules_size()));
+    }
+    RETURN_IF_ERROR(CheckFewer(buffer, plan.mesh().world_size(), place));
+  }
+  return OkStatus();
+}
+
+// Which buffers are resident; each is listed once.
+StatusOr<std::vector<bool>> Resident(const pb::Plan& plan) {
+  std::vector<bool> resident(static_cast<size_t>(plan.buffers_size()), false);
+  for (const int32_t buffer : plan.resident()) {
+    RETURN_IF_ERROR(Index("resident", "buffer", buffer, plan.buffers_size()));
+    if (resident[static_cast<size_t>(buffer)]) {
+      return Broken("lifetime", "resident", fmt::format("buffer {} is listed twice", buffer));
+    }
+    resident[static_cast<size_t>(buffer)] = true;
+  }
+  return resident;
+}
+
+Status CheckInputs(const pb::Plan& plan) {
+  ASSIGN_OR_RETURN(const std::vector<bool> resident, Resident(plan));
+  for (const pb::Input& input : plan.inputs()) {
+    const std::string place = fmt::format("input \"{}\"", input.name());
+    RETURN_IF_ERROR(Index(place, "buffer", input.buffer(), plan.buffers_size()));
+    if (!resident[static_cast<size_t>(input.buffer())]) {
+      return Broken("input", place, fmt::format("buffer {} is not resident", input.buffer()));
+    }
+    const std::optional<int64_t> numel = Numel(input.shape());
+    const std::optional<int64_t> bytes =
+        numel ? Multiply(*numel, ElementBytes(input.dtype())) : std::nullopt;
+    if (ElementBytes(input.dtype()) == 0 || !bytes ||
+        *bytes > plan.buffers(input.buffer()).bytes()) {
+      return Broken("input", place,
+                    fmt::format("its dtype and shape do not fit the {} bytes of buffer {}",
+                                plan.buffers(input.buffer()).bytes(), input.buffer()));
+    }
+    if (input.rule() < pb::Input::TOKENS || input.rule() > pb::Input::ONES) {
+      return Broken("input", place, fmt::format("rule {} is none", static_cast<int>(input.rule())));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckParameters(const pb::Plan& plan) {
+  for (const pb::Parameter& p : plan.parameters()) {
+    const std::string place = fmt::format("parameter \"{}\"", p.path());
+    RETURN_IF_ERROR(Index(place, "unit", p.unit(), plan.units_size()));
+    RETURN_IF_ERROR(Index(place, "buffer", p.sharded_buffer(), plan.buffers_size()));
+  }
+  for (const pb::Unit& unit : plan.units()) {
+    const std::string place = fmt::format("unit \"{}\"", unit.name());
+    for (const int32_t module : unit.modules()) {
+      RETURN_IF_ERROR(Index(place, "module", module, plan.modules_size()));
+    }
+    for (const int32_t parameter : unit.parameters()) {
+      RETURN_IF_ERROR(Index(place, "parameter", parameter, plan.parameters_size()));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckPrograms(const pb::Plan& plan) {
+  std::string names;
+  for (const pb::Program& program : plan.programs()) names += "\"" + program.name() + "\" ";
+  if (names != "\"first\" \"steady\" ") {
+    return Broken("programs", "programs",
+                  fmt::format("found {}, expected \"first\", then \"steady\"",
+                              names.empty() ? "none" : names));
+  }
+  for (const pb::Program& program : plan.programs()) {
+    const std::string place = fmt::format("program \"{}\"", program.name());
+    for (const pb::SegmentUse& use : program.uses()) {
+      RETURN_IF_ERROR(Index(place, "segment", use.segment(), plan.segments_size()));
+      if (use.repeat() < 1) {
+        return Broken("repeat", place,
+                      fmt::format("segment \"{}\" is repeated {} times, expected at least 1",
+                                  plan.segments(use.segment()).name(), use.repeat()));
+      }
+    }
+  }
+  return OkStatus();
+}
+
+// Elements of the parameter's padded shard: ceil(rows / shard size) x the size of a row.
+std::optional<int64_t> PaddedShardNumel(const pb::Parameter& parameter, int64_t shard_size) {
+  const std::optional<int64_t> numel = Numel(parameter.shape());
+  if (parameter.shape().empty() || !numel) return std::nullopt;
+  const int64_t rows = parameter.shape(0);
+  if (rows == 0) return 0;
+  return Multiply(rows / shard_size + (rows % shard_size != 0), *numel / rows);
+}
+
+struct UnitSums {
+  int64_t numel = 0;
+  int64_t shard = 0;
+  int64_t grad_shard = 0;
+};
+
+Status AddParameter(const pb::Plan& plan, const pb::Parameter& p, int unit, UnitSums& sums) {
+  const std::string place = fmt::format("parameter \"{}\"", p.path());
+  const std::optional<int64_t> padded = PaddedShardNumel(p, plan.mesh().shard_size());
+  if (p.unit() != unit) {
+    return Broken("layout", place,
+                  fmt::format("is listed by unit \"{}\" but names unit {}", plan.units(unit).name(),
+                              p.unit()));
+  }
+  if (!padded || p.padded_shard_numel() != *padded) {
+    return Broken("layout", place,
+                  fmt::format("padded_shard_numel {}, expected ceil(rows / {}) x row = {}",
+                              p.padded_shard_numel(), plan.mesh().shard_size(),
+                              padded ? fmt::to_string(*padded) : "nothing for this shape"));
+  }
+  if (p.shard_offset() != sums.shard) {
+    return Broken("layout", place,
+                  fmt::format("shard_offset {}, expected {}", p.shard_offset(), sums.shard));
+  }
+  const std::optional<int64_t> bytes =
+      Multiply(*padded, ElementBytes(plan.decisions().original_dtype()));
+  if (!bytes || *bytes > plan.buffers(p.sharded_buffer()).bytes()) {
+    return Broken("layout", place,
+                  fmt::format("its padded shard of {} elements exceeds buffer {}", *padded,
+                              p.sharded_buffer()));
+  }
+  sums.shard += *padded;
+  sums.numel += *Numel(p.shape());
+  if (!p.frozen()) sums.grad_shard += *padded;
+  return OkStatus();
+}
+
+Status CheckUnitSums(const pb::Plan& plan, const pb::Unit& unit, const UnitSums& sums) {
+  const std::optional<int64_t> gathered = Multiply(sums.shard, plan.mesh().shard_size());
+  const std::string place = fmt::format("unit \"{}\"", unit.name());
+  const auto expect = [&](std::string_view field, int64_t found, int64_t expected) {
+    if (found == expected) return OkStatus();
+    return Broken("layout", place, fmt::format("{} {}, expected {}", field, found, expected));
+  };
+  RETURN_IF_ERROR(expect("numel", unit.numel(), sums.numel));
+  RETURN_IF_ERROR(expect("padded_shard_numel", unit.padded_shard_numel(), sums.shard));
+  RETURN_IF_ERROR(
+      expect("grad_padded_shard_numel", unit.grad_padded_shard_numel(), sums.grad_shard));
+  return expect("gathered_numel", unit.gathered_numel(), gathered.value_or(-1));
+}
+
+Status CheckType(const pb::TensorType& type, const std::string& place) {
+  if (ElementBytes(type.dtype()) == 0) {
+    return Broken("kernel", place, fmt::format("dtype {} is none", static_cast<int>(type.dtype())));
+  }
+  if (!Numel(type.shape())) {
+    return Broken("kernel", place, "a size is negative, or the sizes multiply to 2^62 or more");
+  }
+  if (!type.strides().empty() && type.strides_size() != type.shape_size()) {
+    return Broken(
+        "kernel", place,
+        fmt::format("{} strides for {} dimensions", type.strides_size(), type.shape_size()));
+  }
+  for (const int64_t stride : type.strides()) {
+    if (stride < 0) return Broken("kernel", place, fmt::format("stride {} is negative", stride));
+  }
+  return OkStatus();
+}
+
+Status CheckKernel(const pb::Kernel& kernel, const std::string& place) {
+  const oplib::KernelInfo* info = oplib::Find(kernel.name());
+  if (!info) return Broken("kernel", place, "the op library has no kernel of this name");
+  if (kernel.operands_size() != info->operands || kernel.results_size() != info->results) {
+    return Broken(
+        "kernel", place,
+        fmt::format("{} operands and {} results, expected {} and {}", kernel.operands_size(),
+                    kernel.results_size(), info->operands, info->results));
+  }
+  for (const pb::TensorType& type : kernel.operands()) RETURN_IF_ERROR(CheckType(type, place));
+  for (const pb::TensorType& type : kernel.results()) RETURN_IF_ERROR(CheckType(type, place));
+  if (!std::isfinite(kernel.flops()) || kernel.flops() < 0 || kernel.bytes() < 0) {
+    return Broken("kernel", place, "flops and bytes must be finite and not negative");
+  }
+  if (const Status shapes = info->check(kernel); !shapes.ok()) {
+    return Broken("kernel", place, shapes.message());
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckTables(const pb::Plan& plan) {
+  RETURN_IF_ERROR(CheckMesh(plan));
+  RETURN_IF_ERROR(CheckStreams(plan));
+  RETURN_IF_ERROR(CheckBuffers(plan));
+  RETURN_IF_ERROR(CheckInputs(plan));
+  RETURN_IF_ERROR(CheckParameters(plan));
+  return CheckPrograms(plan);
+}
+
+Status CheckLayout(const pb::Plan& plan) {
+  std::vector<int> listed(static_cast<size_t>(plan.parameters_size()), 0);
+  for (int u = 0; u < plan.units_size(); ++u) {
+    UnitSums sums;
+    for (const int32_t parameter : plan.units(u).parameters()) {
+      RETURN_IF_ERROR(AddParameter(plan, plan.parameters(parameter), u, sums));
+      if (sums.numel >= int64_t{1} << 61 || sums.shard >= int64_t{1} << 61) {
+        return Broken("layout", fmt::format("unit \"{}\"", plan.units(u).name()),
+                      "its parameters have 2^61 elements or more");
+      }
+      ++listed[static_cast<size_t>(parameter)];
+    }
+    RETURN_IF_ERROR(CheckUnitSums(plan, plan.units(u), sums));
+  }
+  for (int p = 0; p < plan.parameters_size(); ++p) {
+    if (listed[static_cast<size_t>(p)] != 1) {
+      return Broken("layout", fmt::format("parameter \"{}\"", plan.parameters(p).path()),
+                    fmt::format("is listed {} times by its unit, expected once",
+                                listed[static_cast<size_t>(p)]));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckKernels(const pb::Plan& plan) {
+  for (int i = 0; i < plan.kernels_size(); ++i) {
+    RETURN_IF_ERROR(
+        CheckKernel(plan.kernels(i), fmt::format("kernel {} \"{}\"", i, plan.kernels(i).name())));
+  }
+  return OkStatus();
+}
+
+}  // namespace foreshard::plan_check
