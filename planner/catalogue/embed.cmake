@@ -1,0 +1,18 @@
+# embed_catalogue(OUT): writes OUT, a C++ file that holds every *.json of this folder as text.
+function(embed_catalogue out)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/*.json)
+  list(SORT files COMPARE NATURAL)
+  set(content "#include \"planner/catalogue/catalogue.h\"\n\nnamespace foreshard {\nnamespace {\n\n")
+  string(APPEND content "constexpr CatalogueEntry kEntries[] = {\n")
+  foreach(path IN LISTS files)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+    # The last suffix only: "llama-3.2-1b" has a dot of its own.
+    get_filename_component(name ${path} NAME_WLE)
+    file(READ ${path} text)
+    string(APPEND content "    {\"${name}\", R\"json(${text})json\"},\n")
+  endforeach()
+  string(APPEND content "};\n\n}  // namespace\n\n")
+  string(APPEND content "const std::span<const CatalogueEntry> kCatalogue = kEntries;\n\n")
+  string(APPEND content "}  // namespace foreshard\n")
+  file(GENERATE OUTPUT ${out} CONTENT "${content}")
+endfunction()
