@@ -1,0 +1,5 @@
+if(TARGET foreshard_plan_check)
+  foreshard_test(plan_check_test
+    SOURCES proto/plan_check_test.cc
+    DEPS foreshard_plan_check foreshard_oplib foreshard_proto)
+endif()
