@@ -3,3 +3,4 @@ foreshard_test(base_test
           proto/units_test.cc proto/units_text_test.cc
   DEPS foreshard_base)
 foreshard_test(io_test SOURCES proto/io_test.cc DEPS foreshard_proto)
+include(${CMAKE_CURRENT_LIST_DIR}/plan_check.cmake)
