@@ -150,6 +150,8 @@ def meaning_of_brace(header):
         return "value"
     if before[-1:] and re.fullmatch(r"[A-Z][A-Z0-9_]+", before[-1]):  # TEST(Suite, Name)
         return f"{before[-1]}({''.join(texts[call + 1 : closing])})"
+    if "operator" in before:
+        return "".join(before[before.index("operator") :])
     name = []
     for text in reversed(before):
         if name and not (text in ("::", ":", "~") or name[-1] in (":", "~")):
@@ -306,7 +308,7 @@ SELF_TESTS = [
     ("long constructor", {"tools/a.cc": function_text("A::A(int b) : b_{b}, c_(f(b)), d_{}", 81)},
      "", "A::A has"),
     ("long test", {"tests/a.cc": function_text("TEST(Thing, Works)", 81)}, "", "TEST(Thing,Works) has"),
-    ("long operator", {"tools/a.cc": function_text("bool operator==(A a, A b)", 81)}, "", "has 81"),
+    ("long operator", {"tools/a.cc": function_text("bool operator==(A a, A b)", 81)}, "", "operator== has"),
     ("long table", {"tools/a.cc": "constexpr Row kRows[] = {\n" + "  {1, F()},\n" * 100 + "};\n"}, "", None),
     ("many short functions", {"tools/a.cc": function_text("int F()", 20) * 6}, "", None),
 ]
