@@ -1,0 +1,12 @@
+# Writes OUTPUT, a C++ source that holds the text of every file of INPUTS under its stem.
+set(text "// Generated from sim/catalogue/*.textproto.\n#include \"sim/catalogue_data.h\"\n\n")
+string(APPEND text "namespace foreshard::sim {\n\n")
+string(APPEND text "const std::vector<CatalogueEntry>& CatalogueData() {\n")
+string(APPEND text "  static const std::vector<CatalogueEntry> entries = {\n")
+foreach(input ${INPUTS})
+  get_filename_component(stem ${input} NAME_WE)
+  file(READ ${input} content)
+  string(APPEND text "      {\"${stem}\", R\"textproto(${content})textproto\"},\n")
+endforeach()
+string(APPEND text "  };\n  return entries;\n}\n\n}  // namespace foreshard::sim\n")
+file(WRITE ${OUTPUT} "${text}")

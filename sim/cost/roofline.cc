@@ -1,0 +1,153 @@
+#include "sim/cost/roofline.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "proto/base/check.h"
+#include "proto/base/dtype.h"
+
+namespace foreshard::sim {
+namespace {
+
+// Passes over one tensor of the trainable elements that an AdamW step makes, and its kernels.
+// Fused: reads gradient, parameter, two moments; writes all but the gradient; one kernel.
+// Foreach, operation by operation: decay 2, first moment 3, second moment 2 + 3, square root 2,
+// division 2, epsilon 2, update 4; eight kernels.
+constexpr double kFusedPasses = 7;
+constexpr double kForeachPasses = 20;
+constexpr int kForeachKernels = 8;
+
+Bytes SizeOfElements(int64_t elems, pb::DType dtype) {
+  return Bytes(elems * SizeOf(static_cast<DType>(dtype)));
+}
+
+bool IsAttention(const pb::Kernel& kernel) {
+  return std::string_view(kernel.name()).starts_with("attention");
+}
+
+bool IsFloat(pb::DType dtype) {
+  return dtype == pb::FP32 || dtype == pb::BF16 || dtype == pb::FP16;
+}
+
+// The type that the matrix units multiply: that of the first floating-point operand.
+pb::DType ArithmeticType(const pb::Kernel& kernel) {
+  for (const pb::TensorType& type : kernel.operands()) {
+    if (IsFloat(type.dtype())) return type.dtype();
+  }
+  return pb::FP32;
+}
+
+bool IsCollective(const pb::Op& op) { return op.has_all_gather() || op.has_reduce_scatter(); }
+
+// A gradient that already has its type needs no kernel.
+bool IsOnlyAName(const pb::Op& op) {
+  return op.has_grad_finalize() && op.grad_finalize().from() == op.grad_finalize().to();
+}
+
+}  // namespace
+
+FlopsPerSecond PeakFlops(const pb::Gpu& gpu, pb::DType dtype) {
+  CHECK(IsFloat(dtype)) << "no peak for element type " << dtype;
+  return FlopsPerSecond(dtype == pb::FP32 ? gpu.fp32_flops_per_second()
+                                          : gpu.bf16_flops_per_second());
+}
+
+RooflineModel::RooflineModel(const pb::Plan& plan, const pb::Cluster& cluster)
+    : plan_(plan), cluster_(cluster) {
+  rings_.reserve(plan.groups_size());
+  for (const pb::Group& group : plan.groups()) {
+    rings_.push_back(RingOf(group, plan.mesh().world_size(), cluster));
+  }
+}
+
+OpCost RooflineModel::Price(const pb::Op& op) const {
+  if (!op.has_stream() || IsOnlyAName(op)) return {};
+  const pb::Host& host = cluster_.host();
+  const double issue = IsCollective(op) ? host.collective_seconds() : host.launch_seconds();
+  return {Seconds(issue), DeviceTime(op)};
+}
+
+Seconds RooflineModel::KernelTime(const pb::Kernel& kernel) const {
+  const pb::Gpu& gpu = cluster_.gpu();
+  const pb::Efficiency& efficiency = gpu.efficiency();
+  // Kernels that are no matrix products run on the ordinary fp32 units.
+  FlopsPerSecond rate(gpu.fp32_flops_per_second());
+  if (IsAttention(kernel)) {
+    rate = PeakFlops(gpu, ArithmeticType(kernel)) * efficiency.attention();
+  } else if (kernel.matmul()) {
+    rate = PeakFlops(gpu, ArithmeticType(kernel)) * efficiency.matmul();
+  }
+  const Seconds arithmetic = Flops(kernel.flops()) / rate;
+  return std::max(arithmetic + Seconds(cluster_.host().kernel_seconds()),
+                  CopyTime(Bytes(kernel.bytes())));
+}
+
+Seconds RooflineModel::CopyTime(Bytes moved) const {
+  const pb::Gpu& gpu = cluster_.gpu();
+  const BytesPerSecond rate(gpu.memory_bytes_per_second() * gpu.efficiency().memory());
+  return moved / rate + Seconds(cluster_.host().kernel_seconds());
+}
+
+Seconds RooflineModel::CollectiveTime(int group, Bytes full) const {
+  return RingTime(rings_[group], full);
+}
+
+Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
+  switch (op.kind_case()) {
+    case pb::Op::kCompute:
+      return KernelTime(plan_.kernels(op.compute().kernel()));
+    case pb::Op::kCastShard: {
+      const pb::CastShard& cast = op.cast_shard();
+      return CopyTime(SizeOfElements(cast.elems(), cast.from()) +
+                      SizeOfElements(cast.elems(), cast.to()));
+    }
+    case pb::Op::kGatherCopyIn:
+      return CopyTime(2 * SizeOfElements(op.gather_copy_in().elems(), op.gather_copy_in().dtype()));
+    case pb::Op::kAllGather:
+      return CollectiveTime(op.all_gather().group(),
+                            SizeOfElements(op.all_gather().elems_out(), op.all_gather().dtype()));
+    case pb::Op::kCopyOut:
+      return CopyTime(2 * SizeOfElements(op.copy_out().elems(), op.copy_out().dtype()));
+    case pb::Op::kReduceCopyIn: {
+      const pb::ReduceCopyIn& copy = op.reduce_copy_in();
+      return CopyTime(SizeOfElements(copy.elems_in(), copy.from()) +
+                      SizeOfElements(copy.elems_out(), copy.to()));
+    }
+    case pb::Op::kReduceScatter:
+      return CollectiveTime(
+          op.reduce_scatter().group(),
+          SizeOfElements(op.reduce_scatter().elems_in(), op.reduce_scatter().dtype()));
+    case pb::Op::kGradFinalize:
+      return CopyTime(Total(op.in()) + Total(op.out()));
+    case pb::Op::kOptimizerInit:
+      return CopyTime(Total(op.out()));
+    case pb::Op::kOptimizerStep:
+      return OptimizerTime(op);
+    case pb::Op::kStreamWait:
+    case pb::Op::kReshard:
+    case pb::Op::kRelease:
+    case pb::Op::kZeroGrad:
+      return Seconds(0);
+    case pb::Op::KIND_NOT_SET:
+      break;
+  }
+  CHECK(false) << "op of unknown kind " << op.kind_case();
+  return Seconds(0);
+}
+
+Seconds RooflineModel::OptimizerTime(const pb::Op& op) const {
+  // Gradients are read; shards and state are read and written.
+  const Bytes fused = Total(op.in()) + 2 * Total(op.out());
+  if (op.optimizer_step().impl() != pb::FOREACH) return CopyTime(fused);
+  const double moved = static_cast<double>(fused.count()) * (kForeachPasses / kFusedPasses);
+  return CopyTime(Bytes(static_cast<int64_t>(moved))) +
+         (kForeachKernels - 1) * Seconds(cluster_.host().kernel_seconds());
+}
+
+Bytes RooflineModel::Total(const google::protobuf::RepeatedField<int32_t>& buffers) const {
+  Bytes total;
+  for (int32_t buffer : buffers) total += Bytes(plan_.buffers(buffer).bytes());
+  return total;
+}
+
+}  // namespace foreshard::sim

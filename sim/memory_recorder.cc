@@ -1,0 +1,71 @@
+#include "sim/memory_recorder.h"
+
+#include <array>
+#include <utility>
+
+namespace foreshard::sim {
+namespace {
+
+static_assert(2 * (pb::Category_MAX + 1) <= kMemoryClasses);
+
+MemoryReplay MakeReplay(const pb::Plan& plan) {
+  std::vector<ReplayBuffer> buffers;
+  for (const pb::Buffer& buffer : plan.buffers()) {
+    buffers.push_back({Bytes(buffer.bytes()), MemoryClass(buffer.category(), buffer.logits())});
+  }
+  std::array<bool, kMemoryClasses> managed{};
+  for (int c = 0; c < kMemoryClasses; ++c) managed[c] = IsManaged(CategoryOf(c));
+  return MemoryReplay(std::move(buffers), managed,
+                      {plan.resident().begin(), plan.resident().end()});
+}
+
+}  // namespace
+
+int MemoryClass(pb::Category category, bool logits) { return 2 * category + (logits ? 1 : 0); }
+pb::Category CategoryOf(int memory_class) { return static_cast<pb::Category>(memory_class / 2); }
+bool IsLogits(int memory_class) { return memory_class % 2 == 1; }
+
+bool IsManaged(pb::Category category) {
+  switch (category) {
+    case pb::SHARDED_PARAM:
+    case pb::CAST:
+    case pb::AG_OUTPUT:
+    case pb::UNSHARDED_PARAM:
+    case pb::UNSHARDED_GRAD:
+    case pb::RS_INPUT:
+    case pb::RS_OUTPUT:
+    case pb::SHARDED_GRAD:
+    case pb::OPTIMIZER_STATE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+MemoryRecorder::MemoryRecorder(const pb::Plan& plan, const Program& program, int32_t steps)
+    : program_(program), recorded_steps_(steps), replay_(MakeReplay(plan)) {}
+
+void MemoryRecorder::OpBegun(const OpInstance& op, SimTime) {
+  if (op.step >= recorded_steps_) return;
+  const OpRecord& record = program_.op(op.op);
+  const PhaseId id{op.step, op.program, static_cast<pb::Phase>(record.phase), record.micro_batch};
+  if (!phase_ids_.empty() && phase_ids_.back() == id) return;
+  replay_.BeginPhase(static_cast<int64_t>(phase_ids_.size()));
+  phase_ids_.push_back(id);
+}
+
+void MemoryRecorder::BufferAllocated(BufferId buffer, const OpInstance& op, SimTime) {
+  if (op.step >= recorded_steps_) return;
+  if (ops_.empty() || ops_.back().sequence != op.sequence) ops_.push_back(op);
+  replay_.Allocate(static_cast<int32_t>(buffer), static_cast<int64_t>(ops_.size()) - 1);
+}
+
+void MemoryRecorder::BufferFreed(BufferId buffer, const OpInstance& op, SimTime) {
+  if (op.step >= recorded_steps_) return;
+  replay_.Free(static_cast<int32_t>(buffer));
+}
+
+// Closes the last phase; where the host is already in a later one, that one is closed again.
+void MemoryRecorder::StepEnded(int32_t, SimTime) { replay_.Finish(); }
+
+}  // namespace foreshard::sim

@@ -1,0 +1,193 @@
+#include "sim/report_builder.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "proto/base/dtype.h"
+#include "sim/cost/roofline.h"
+#include "sim/program.h"
+
+namespace foreshard::sim {
+namespace {
+
+// What a collective moves, counted on one rank.
+struct Moved {
+  int64_t count = 0;
+  int64_t input = 0;
+  int64_t output = 0;
+  int64_t wire = 0;
+};
+
+// REQUIRES: the op is a collective.
+Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
+  if (op.has_all_gather()) {
+    const pb::AllGather& gather = op.all_gather();
+    const int64_t size = SizeOf(static_cast<DType>(gather.dtype()));
+    const int64_t others = plan.groups(gather.group()).size() - 1;
+    // A ring passes on every slice but one: (n-1)/n of the output.
+    return {1, gather.elems_in() * size, gather.elems_out() * size,
+            gather.elems_in() * size * others};
+  }
+  const pb::ReduceScatter& reduce = op.reduce_scatter();
+  const int64_t size = SizeOf(static_cast<DType>(reduce.dtype()));
+  const int64_t others = plan.groups(reduce.group()).size() - 1;
+  return {1, reduce.elems_in() * size, reduce.elems_out() * size,
+          reduce.elems_out() * size * others};
+}
+
+// Setup repeats decisions under their own names; which ones is for the schema to say.
+void CopyFieldsOfSameName(const pb::Decisions& from, pb::Setup& to) {
+  using Field = google::protobuf::FieldDescriptor;
+  const google::protobuf::Reflection& read = *from.GetReflection();
+  const google::protobuf::Reflection& write = *to.GetReflection();
+  for (int i = 0; i < to.GetDescriptor()->field_count(); ++i) {
+    const Field* target = to.GetDescriptor()->field(i);
+    const Field* source = from.GetDescriptor()->FindFieldByName(target->name());
+    if (source == nullptr || source->type() != target->type()) continue;
+    if (source->cpp_type() == Field::CPPTYPE_INT64) {
+      write.SetInt64(&to, target, read.GetInt64(from, source));
+    } else if (source->cpp_type() == Field::CPPTYPE_STRING) {
+      write.SetString(&to, target, read.GetString(from, source));
+    }
+  }
+}
+
+}  // namespace
+
+pb::DType ComputeType(const pb::Decisions& decisions) {
+  for (pb::DType dtype : {decisions.param_dtype(), decisions.original_dtype()}) {
+    if (dtype == pb::FP32 || dtype == pb::BF16 || dtype == pb::FP16) return dtype;
+  }
+  return pb::FP32;
+}
+
+int64_t MicroBatches(const pb::Plan& plan, ProgramId program) {
+  int64_t count = 0;
+  std::pair<int, int> last{pb::PHASE_UNSPECIFIED, 0};
+  for (const pb::SegmentUse& use : plan.programs(static_cast<int>(program)).uses()) {
+    for (int32_t repetition = 0; repetition < use.repeat(); ++repetition) {
+      for (const pb::Op& op : plan.segments(use.segment()).ops()) {
+        const std::pair<int, int> now{op.phase(), op.micro_batch()};
+        if (now != last && op.phase() == pb::FORWARD) ++count;
+        last = now;
+      }
+    }
+  }
+  return count;
+}
+
+ReportBuilder::ReportBuilder(const pb::Plan& plan, const pb::Cluster& cluster)
+    : plan_(plan), cluster_(cluster) {
+  report_.set_schema_version(1);
+  report_.set_tool_version(plan.header().tool_version());
+  report_.set_source(pb::Report::PREDICTED);
+}
+
+void ReportBuilder::AddSetup() {
+  pb::Setup& setup = *report_.mutable_setup();
+  setup.set_model(plan_.header().model_name());
+  setup.set_parameters(plan_.header().parameter_count());
+  setup.set_cluster(cluster_.name());
+  setup.set_gpu(cluster_.gpu().name());
+  setup.set_world_size(plan_.mesh().world_size());
+  for (int left = plan_.mesh().world_size(); left > 0; left -= cluster_.node().gpus()) {
+    setup.add_ranks_per_node(std::min(left, cluster_.node().gpus()));
+  }
+  setup.set_units(plan_.units_size());
+  CopyFieldsOfSameName(plan_.decisions(), setup);
+}
+
+pb::OpRef ReportBuilder::Refer(const OpInstance& instance) const {
+  const pb::Segment& segment = plan_.segments(static_cast<int>(instance.segment));
+  const pb::Op& op = segment.ops(instance.position);
+  pb::OpRef ref;
+  ref.set_program(plan_.programs(static_cast<int>(instance.program)).name());
+  ref.set_segment(segment.name());
+  ref.set_repetition(instance.repetition);
+  ref.set_op(instance.position);
+  ref.set_kind(KindName(op));
+  if (op.has_compute()) ref.set_kernel(plan_.kernels(op.compute().kernel()).name());
+  if (op.has_unit()) ref.set_unit(plan_.units(op.unit()).name());
+  if (op.has_module()) ref.set_module(plan_.modules(op.module()).path());
+  ref.set_phase(op.phase());
+  return ref;
+}
+
+void ReportBuilder::AddTiming(const StepTime& step, ProgramId program) {
+  pb::Timing& timing = *report_.mutable_timing();
+  timing.set_calibrated(false);
+  timing.set_step_ps(step.duration.count());
+  timing.set_compute_busy_ps(step.compute_busy.count());
+  timing.set_communication_busy_ps(step.communication_busy.count());
+  timing.set_exposed_communication_ps(step.exposed_communication.count());
+  timing.set_host_busy_ps(step.host_busy.count());
+  const pb::Decisions& decisions = plan_.decisions();
+  const double micro_batches = static_cast<double>(MicroBatches(plan_, program));
+  timing.set_model_flops_per_step(plan_.header().model_flops() * micro_batches);
+  timing.set_peak_flops_per_second(PeakFlops(cluster_.gpu(), ComputeType(decisions)).count());
+  if (const double seconds = Seconds(step.duration).count(); seconds > 0) {
+    const double tokens = static_cast<double>(decisions.micro_batch()) *
+                          static_cast<double>(decisions.seq()) * micro_batches;
+    timing.set_tokens_per_second_per_gpu(tokens / seconds);
+    timing.set_mfu(timing.model_flops_per_step() / seconds / timing.peak_flops_per_second());
+  }
+  for (int phase = 0; phase < kPhases; ++phase) {
+    if (step.phases[phase].count() == 0) continue;
+    pb::PhaseTime& time = *timing.add_phases();
+    time.set_phase(static_cast<pb::Phase>(phase));
+    time.set_duration_ps(step.phases[phase].count());
+  }
+  AddCollectives(program);
+}
+
+void ReportBuilder::AddCollectives(ProgramId program) {
+  std::map<std::pair<std::string, int>, Moved> totals;
+  for (const pb::SegmentUse& use : plan_.programs(static_cast<int>(program)).uses()) {
+    for (const pb::Op& op : plan_.segments(use.segment()).ops()) {
+      if (!op.has_all_gather() && !op.has_reduce_scatter()) continue;
+      const Moved moved = Traffic(plan_, op);
+      Moved& total = totals[{KindName(op), op.phase()}];
+      total.count += use.repeat();
+      total.input += use.repeat() * moved.input;
+      total.output += use.repeat() * moved.output;
+      total.wire += use.repeat() * moved.wire;
+    }
+  }
+  for (const auto& [key, total] : totals) {
+    pb::CollectiveTotal& out = *report_.add_collectives();
+    out.set_kind(key.first);
+    out.set_phase(static_cast<pb::Phase>(key.second));
+    out.set_count(total.count);
+    out.set_input_bytes(total.input);
+    out.set_output_bytes(total.output);
+    out.set_wire_bytes(total.wire);
+  }
+}
+
+void ReportBuilder::AddAssumptions(bool settled) {
+  const pb::Efficiency& efficiency = cluster_.gpu().efficiency();
+  report_.add_assumptions(
+      "time is first order and not calibrated: each kernel takes as long as its arithmetic or its "
+      "memory traffic, collectives are rings of constant latency and bandwidth");
+  report_.add_assumptions(fmt::format(
+      "shares of the peak on {}: matrix products {}, attention {}, memory {} (origins beside the "
+      "numbers in the cluster's description)",
+      cluster_.gpu().name(), efficiency.matmul(), efficiency.attention(), efficiency.memory()));
+  report_.add_assumptions(
+      fmt::format("{} bytes of every GPU are reserved for context, communicators and libraries: "
+                  "declared, not modelled",
+                  cluster_.gpu().reserve_bytes()));
+  report_.add_assumptions(
+      "peak memory is what the program allocates; blocks that an allocator keeps are not in it");
+  report_.add_assumptions("ranks are identical: no stragglers, no jitter");
+  report_.add_assumptions("communication and computation do not slow each other down");
+  if (!settled) {
+    report_.add_assumptions("successive steps still differ in time; one of the last is reported");
+  }
+}
+
+}  // namespace foreshard::sim

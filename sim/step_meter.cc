@@ -1,0 +1,53 @@
+#include "sim/step_meter.h"
+
+#include <utility>
+
+namespace foreshard::sim {
+
+void StepMeter::OpIssued(const OpInstance& op, SimTime) {
+  host_busy_[op.step] += program_.op(op.op).host;
+}
+
+void StepMeter::OpStarted(const OpInstance& op, SimTime now) {
+  Advance(now);
+  const OpRecord& record = program_.op(op.op);
+  if (RunsOnCompute(record)) ++computing_;
+  if (record.group != kNoGroup) ++communicating_;
+}
+
+void StepMeter::OpEnded(const OpInstance& op, SimTime now) {
+  Advance(now);
+  const OpRecord& record = program_.op(op.op);
+  if (record.group != kNoGroup) --communicating_;
+  if (!RunsOnCompute(record)) return;
+  --computing_;
+  current_.phases[record.phase] += now - compute_end_;
+  compute_end_ = now;
+}
+
+void StepMeter::StepBegun(int32_t step, SimTime) {
+  host_busy_.resize(static_cast<size_t>(step) + 1, SimTime(0));
+}
+
+void StepMeter::StepEnded(int32_t step, SimTime now) {
+  Advance(now);
+  current_.duration = now - step_end_;
+  current_.host_busy = host_busy_[step];
+  steps_.push_back(std::exchange(current_, StepTime{}));
+  step_end_ = now;
+}
+
+void StepMeter::Advance(SimTime now) {
+  const SimTime passed = now - now_;
+  now_ = now;
+  if (computing_ > 0) current_.compute_busy += passed;
+  if (communicating_ == 0) return;
+  current_.communication_busy += passed;
+  if (computing_ == 0) current_.exposed_communication += passed;
+}
+
+bool StepMeter::RunsOnCompute(const OpRecord& record) const {
+  return record.stream != kNoStream && program_.is_compute_stream[Index(record.stream)];
+}
+
+}  // namespace foreshard::sim

@@ -1,0 +1,56 @@
+// Where the time of each step goes: busy compute, busy communication, communication that nothing
+// hides, time per phase.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "proto/base/units.h"
+#include "sim/listener.h"
+#include "sim/program.h"
+
+namespace foreshard::sim {
+
+inline constexpr int kPhases = 5;  // values of pb::Phase
+
+// Times between the end of the step before (of the run's start) and the end of a step.
+struct StepTime {
+  SimTime duration{0};
+  SimTime compute_busy{0};                // a compute stream runs an op
+  SimTime communication_busy{0};          // a collective runs
+  SimTime exposed_communication{0};       // a collective runs and no compute stream runs an op
+  SimTime host_busy{0};                   // issuing the ops of this step, whenever that was
+  std::array<SimTime, kPhases> phases{};  // on the compute streams, from the end of the op before
+};
+
+class StepMeter final : public Listener {
+ public:
+  // REQUIRES: `program` outlives the meter.
+  explicit StepMeter(const Program& program) : program_(program) {}
+
+  // Steps that have ended, in order.
+  const std::vector<StepTime>& steps() const { return steps_; }
+
+  void OpIssued(const OpInstance&, SimTime) override;
+  void OpStarted(const OpInstance&, SimTime) override;
+  void OpEnded(const OpInstance&, SimTime) override;
+  void StepBegun(int32_t step, SimTime) override;
+  void StepEnded(int32_t step, SimTime) override;
+
+ private:
+  void Advance(SimTime now);
+  bool RunsOnCompute(const OpRecord& record) const;
+
+  const Program& program_;
+  std::vector<StepTime> steps_;
+  std::vector<SimTime> host_busy_;  // by step
+  StepTime current_;
+  SimTime now_{0};
+  SimTime step_end_{0};
+  SimTime compute_end_{0};  // of the last op that ended on a compute stream
+  int computing_ = 0;
+  int communicating_ = 0;
+};
+
+}  // namespace foreshard::sim
