@@ -1,0 +1,55 @@
+#include "tests/golden/golden_record.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+namespace foreshard::golden {
+
+std::string Line(const Event& e) {
+  std::string line =
+      fmt::format("{} {} {}: {} -> {}", e.phase, e.kind, e.unit, e.elems_in, e.elems_out);
+  if (!e.from.empty()) line += fmt::format(" {} to", e.from);
+  if (!e.dtype.empty()) line += " " + e.dtype;
+  if (e.group != 0) line += fmt::format(" x{}", e.group);
+  if (!e.how.empty()) line += ", " + e.how;
+  return line;
+}
+
+std::string KindLine(const Event& e) { return fmt::format("{} {} {}", e.phase, e.kind, e.unit); }
+
+bool IsModelled(const std::string& kind) {
+  constexpr std::array<std::string_view, 7> kKinds = {
+      "cast_shard", "all_gather",     "copy_out",     "reshard",
+      "rs_copy_in", "reduce_scatter", "grad_finalize"};
+  return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
+}
+
+std::string Line(const UnitLine& unit) {
+  return fmt::format("unit {}: numel {}, shard {}, gathered {}", unit.name, unit.numel,
+                     unit.padded_shard_numel, unit.gathered_numel);
+}
+
+std::string Line(const ParameterLine& parameter) {
+  std::string line = fmt::format("  {} {}: shard {}", parameter.path, parameter.shape,
+                                 parameter.padded_shard_numel);
+  if (!parameter.shared_with.empty()) line += fmt::format(", also {}", parameter.shared_with);
+  return line;
+}
+
+Lines SavedLines(const std::vector<SavedTensor>& saved) {
+  std::map<std::string, int64_t> counts;
+  for (const SavedTensor& t : saved) {
+    counts[fmt::format("{} {} {} {} {} bytes", t.module.empty() ? "<root>" : t.module, t.op,
+                       t.shape, t.dtype, t.bytes)] += t.count;
+  }
+  Lines lines;
+  for (const auto& [text, count] : counts) lines.push_back(fmt::format("{} (x{})", text, count));
+  return lines;
+}
+
+}  // namespace foreshard::golden
