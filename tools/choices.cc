@@ -1,0 +1,56 @@
+#include "tools/choices.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "proto/base/text.h"
+#include "proto/base/units_text.h"
+
+namespace foreshard {
+namespace {
+
+// Empty when `text` is one of `names`, else what is wrong.
+std::string ChoiceError(const std::string& text, const std::vector<std::string>& names) {
+  if (std::ranges::find(names, text) != names.end()) return "";
+  const std::optional<std::string> nearest = NearestMatch(text, names);
+  return fmt::format("found \"{}\", expected one of {}{}", text, fmt::join(names, ", "),
+                     nearest ? fmt::format("; did you mean {}?", *nearest) : "");
+}
+
+// Rewrites `text` as plain digits, or says what is wrong.
+std::string NormaliseCount(std::string& text, int64_t max) {
+  const StatusOr<int64_t> count = ParseCount(text);
+  if (!count.ok() || *count < 1 || *count > max) {
+    return fmt::format("found \"{}\", expected an integer from 1 to {}", text, max);
+  }
+  text = std::to_string(*count);
+  return "";
+}
+
+}  // namespace
+
+CLI::Option* AddChoice(CLI::App& app, const std::string& flag, std::string* value,
+                       const std::vector<std::string>& names, const std::string& help) {
+  const auto check = [names](std::string& text) { return ChoiceError(text, names); };
+  return app.add_option(flag, *value, fmt::format("{}: {}", help, fmt::join(names, ", ")))
+      ->transform(CLI::Validator(check, ""));
+}
+
+CLI::Option* AddCount(CLI::App& app, const std::string& flag, int64_t* value, int64_t max,
+                      const std::string& help) {
+  const auto check = [max](std::string& text) { return NormaliseCount(text, max); };
+  return app.add_option(flag, *value, help)->transform(CLI::Validator(check, ""));
+}
+
+void AddTruth(CLI::App& app, const std::string& flag, std::optional<bool>* value,
+              const std::string& help) {
+  const std::vector<std::string> names = {"true", "false"};
+  const auto check = [names](std::string& text) { return ChoiceError(text, names); };
+  const auto store = [value](const std::string& text) { *value = text == "true"; };
+  app.add_option_function<std::string>(flag, store, help + ": true, false")
+      ->transform(CLI::Validator(check, ""));
+}
+
+}  // namespace foreshard

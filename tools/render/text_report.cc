@@ -1,0 +1,172 @@
+#include "tools/render/text_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "proto/base/units.h"
+#include "proto/base/units_text.h"
+#include "proto/report.pb.h"
+#include "tools/render/names.h"
+#include "tools/render/text_table.h"
+
+namespace foreshard {
+namespace {
+
+using Align = TextTable::Align;
+
+// One unit for all memory, so that lines compare at a glance.
+std::string Gib(int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / (int64_t{1} << 30));
+}
+
+std::string Percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f}", 100 * part / whole) : "-";
+}
+
+std::string Time(int64_t ps) { return FormatSeconds(SimTime(ps)); }
+
+std::string Bar(int64_t part, int64_t whole, int width) {
+  if (whole <= 0) return "";
+  const double share = static_cast<double>(part) / static_cast<double>(whole);
+  return std::string(static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * width)), '#');
+}
+
+std::string Nodes(const pb::Setup& setup) {
+  if (setup.ranks_per_node().empty()) return "";
+  const auto [low, high] = std::ranges::minmax_element(setup.ranks_per_node());
+  const std::string each =
+      *low == *high ? fmt::format("{}", *low) : fmt::format("{} to {}", *low, *high);
+  const int nodes = setup.ranks_per_node_size();
+  return fmt::format(", {} node{} of {}", nodes, nodes == 1 ? "" : "s", each);
+}
+
+std::string Headline(const pb::Report& report, int width) {
+  const pb::Setup& s = report.setup();
+  const char* source = report.source() == pb::Report::MEASURED ? "measured" : "predicted";
+  std::string text = Wrapped(fmt::format("{} on {} x {} ({}{}), {}", s.model(), s.world_size(),
+                                         s.gpu(), s.cluster(), Nodes(s), source),
+                             "", width);
+  text += Wrapped(
+      fmt::format("{} parameters in {} unit{} (wrap {}), micro-batch {} x {} tokens",
+                  FormatCount(s.parameters()), s.units(), s.units() == 1 ? "" : "s",
+                  s.wrap_policy().empty() ? "-" : s.wrap_policy(), s.micro_batch(), s.seq()),
+      "", width);
+  return text;
+}
+
+std::string FitLines(const pb::Fit& fit, int width) {
+  const std::string room = fit.fits() ? fmt::format("headroom {} GiB", Gib(fit.headroom_bytes()))
+                                      : fmt::format("short by {} GiB", Gib(-fit.headroom_bytes()));
+  return "\n" +
+         Wrapped(fmt::format("{}: {}; peak {} GiB allocated + {} GiB reserve of {} GiB",
+                             fit.fits() ? "FITS" : "DOES NOT FIT", room, Gib(fit.peak_bytes()),
+                             Gib(fit.reserve_bytes()), Gib(fit.capacity_bytes())),
+                 "", width);
+}
+
+std::string Ledger(const pb::Peak& peak, int width) {
+  constexpr int kBar = 30;
+  TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kLeft});
+  table.AddRow({"", "GiB", "%", ""});
+  for (const pb::LedgerTerm& term : peak.ledger()) {
+    table.AddRow({term.name(), Gib(term.bytes()),
+                  Percent(static_cast<double>(term.bytes()), static_cast<double>(peak.bytes())),
+                  Bar(term.bytes(), peak.bytes(), kBar)});
+  }
+  table.AddRow({"total", Gib(peak.bytes()), "", ""});
+  return "\nWhat the peak is made of\n" + table.Render(2, width);
+}
+
+std::string Place(const pb::OpRef& op) {
+  std::string text =
+      fmt::format("program {}, {}, {}", op.program(), PhaseName(op.phase()), op.kind());
+  if (!op.kernel().empty()) text += " " + op.kernel();
+  if (!op.module().empty()) text += ", module " + op.module();
+  if (!op.unit().empty()) text += ", unit " + op.unit();
+  return text + fmt::format(" (op {} of segment {})", op.op(), op.segment());
+}
+
+std::string Live(const pb::Peak& peak, int width) {
+  constexpr int kShown = 6;
+  std::string text = "\n" + Wrapped(Place(peak.at()), "Peak at ", width);
+  if (peak.live().empty()) return text;
+  TextTable table({Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
+  table.AddRow({"GiB", "buffers", "largest groups alive then", "of"});
+  for (int i = 0; i < std::min(kShown, peak.live_size()); ++i) {
+    const pb::LiveGroup& group = peak.live(i);
+    table.AddRow({Gib(group.bytes()), FormatCount(group.count()), CategoryName(group.category()),
+                  group.owner()});
+  }
+  return text + table.Render(2, width);
+}
+
+std::string Phases(const pb::Report& report, int width) {
+  if (report.phases().empty()) return "";
+  TextTable table(
+      {Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"program", "phase", "start", "end", "peak", "of it managed"});
+  for (const pb::PhaseMemory& phase : report.phases()) {
+    table.AddRow({phase.program(), PhaseName(phase.phase()), Gib(phase.start_bytes()),
+                  Gib(phase.end_bytes()), Gib(phase.peak_bytes()),
+                  Gib(phase.managed_peak_bytes())});
+  }
+  return "\nMemory by phase, GiB\n" + table.Render(2, width);
+}
+
+std::string Timing(const pb::Timing& t, int width) {
+  const char* trust = t.calibrated() ? "calibrated" : "first order, not calibrated";
+  std::string text = fmt::format("\nStep time {} ({})\n", Time(t.step_ps()), trust);
+  std::string phases;
+  for (const pb::PhaseTime& phase : t.phases()) {
+    phases += fmt::format("{}{} {}", phases.empty() ? "" : ", ", PhaseName(phase.phase()),
+                          Time(phase.duration_ps()));
+  }
+  if (!phases.empty()) text += Wrapped(phases, "  ", width);
+  text +=
+      Wrapped(fmt::format("compute busy {}, communication busy {}, exposed communication {} ({} % "
+                          "of the step), host busy {}",
+                          Time(t.compute_busy_ps()), Time(t.communication_busy_ps()),
+                          Time(t.exposed_communication_ps()),
+                          Percent(static_cast<double>(t.exposed_communication_ps()),
+                                  static_cast<double>(t.step_ps())),
+                          Time(t.host_busy_ps())),
+              "  ", width);
+  text += Wrapped(
+      fmt::format("{:.0f} tokens/s per GPU, MFU {:.1f} % of {:.0f} TFLOP/s",
+                  t.tokens_per_second_per_gpu(), 100 * t.mfu(), t.peak_flops_per_second() * 1e-12),
+      "  ", width);
+  return text;
+}
+
+std::string Collectives(const pb::Report& report, int width) {
+  if (report.collectives().empty()) return "";
+  TextTable table(
+      {Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"collective", "phase", "count", "GiB in", "GiB out", "GiB sent"});
+  for (const pb::CollectiveTotal& c : report.collectives()) {
+    table.AddRow({c.kind(), PhaseName(c.phase()), FormatCount(c.count()), Gib(c.input_bytes()),
+                  Gib(c.output_bytes()), Gib(c.wire_bytes())});
+  }
+  return "\nCollectives of one step, per GPU\n" + table.Render(2, width);
+}
+
+std::string Assumptions(const pb::Report& report, int width) {
+  if (report.assumptions().empty()) return "";
+  std::string all;
+  for (const std::string& one : report.assumptions()) all += (all.empty() ? "" : "; ") + one;
+  return "\nAssumptions\n" + Wrapped(all, "  ", width);
+}
+
+}  // namespace
+
+std::string RenderText(const pb::Report& report, int width) {
+  std::string text = Headline(report, width) + FitLines(report.fit(), width);
+  if (report.has_peak()) text += Ledger(report.peak(), width) + Live(report.peak(), width);
+  text += Phases(report, width);
+  if (report.has_timing()) text += Timing(report.timing(), width);
+  return text + Collectives(report, width) + Assumptions(report, width);
+}
+
+}  // namespace foreshard
