@@ -4,9 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 #include <string_view>
 
+#include "proto/base/text.h"
 #include "proto/cluster.pb.h"
 #include "proto/io.h"
 #include "sim/catalogue_data.h"
@@ -20,31 +21,12 @@ bool IsFile(std::string_view source) {
          source.ends_with(".pb") || source.ends_with(".json");
 }
 
-// Letters to insert, delete or replace to turn one word into the other.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 Status UnknownName(const std::string& name) {
   const std::vector<std::string> names = CatalogueClusters();
-  const auto nearest = std::min_element(
-      names.begin(), names.end(),
-      [&](const auto& a, const auto& b) { return EditDistance(name, a) < EditDistance(name, b); });
-  return NotFound(
-      fmt::format("no cluster \"{}\" in the catalogue, did you mean {}? Known: {}; or give a file "
-                  "(.textproto, .pb, .json)",
-                  name, *nearest, fmt::join(names, ", ")));
+  const std::optional<std::string> nearest = NearestMatch(name, names);
+  return NotFound(fmt::format(
+      "no cluster \"{}\" in the catalogue{} Known: {}; or give a file (.textproto, .pb, .json)",
+      name, nearest ? fmt::format(", did you mean {}?", *nearest) : ".", fmt::join(names, ", ")));
 }
 
 }  // namespace

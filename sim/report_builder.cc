@@ -39,23 +39,6 @@ Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
           reduce.elems_out() * size * others};
 }
 
-// Setup repeats decisions under their own names; which ones is for the schema to say.
-void CopyFieldsOfSameName(const pb::Decisions& from, pb::Setup& to) {
-  using Field = google::protobuf::FieldDescriptor;
-  const google::protobuf::Reflection& read = *from.GetReflection();
-  const google::protobuf::Reflection& write = *to.GetReflection();
-  for (int i = 0; i < to.GetDescriptor()->field_count(); ++i) {
-    const Field* target = to.GetDescriptor()->field(i);
-    const Field* source = from.GetDescriptor()->FindFieldByName(target->name());
-    if (source == nullptr || source->type() != target->type()) continue;
-    if (source->cpp_type() == Field::CPPTYPE_INT64) {
-      write.SetInt64(&to, target, read.GetInt64(from, source));
-    } else if (source->cpp_type() == Field::CPPTYPE_STRING) {
-      write.SetString(&to, target, read.GetString(from, source));
-    }
-  }
-}
-
 }  // namespace
 
 pb::DType ComputeType(const pb::Decisions& decisions) {
@@ -98,7 +81,9 @@ void ReportBuilder::AddSetup() {
     setup.add_ranks_per_node(std::min(left, cluster_.node().gpus()));
   }
   setup.set_units(plan_.units_size());
-  CopyFieldsOfSameName(plan_.decisions(), setup);
+  setup.set_micro_batch(plan_.decisions().micro_batch());
+  setup.set_seq(plan_.decisions().seq());
+  setup.set_wrap_policy(plan_.decisions().wrap_policy());
 }
 
 pb::OpRef ReportBuilder::Refer(const OpInstance& instance) const {

@@ -1,0 +1,7 @@
+add_library(foreshard_tiny_plan STATIC testing/tiny_plan.cc testing/reference_schedule.cc)
+target_link_libraries(foreshard_tiny_plan PUBLIC foreshard_sim PRIVATE foreshard_options)
+
+foreshard_test(event_queue_test SOURCES sim/event_queue_test.cc DEPS foreshard_sim)
+foreshard_test(engine_test
+  SOURCES sim/engine_test.cc sim/engine_property_test.cc
+  DEPS foreshard_tiny_plan)
