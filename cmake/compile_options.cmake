@@ -1,7 +1,7 @@
 # Flags of our own targets: warnings are errors there, while libraries' headers are left alone.
 add_library(foreshard_options INTERFACE)
 target_include_directories(foreshard_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(foreshard_options INTERFACE -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor
+target_compile_options(foreshard_options INTERFACE -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wno-restrict
                                                    -ffp-contract=off)
 if(FORESHARD_SANITIZE)
   add_compile_options(-fsanitize=${FORESHARD_SANITIZE} -fno-omit-frame-pointer

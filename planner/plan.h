@@ -23,7 +23,7 @@ struct WrapRequest {
 
 // Everything a user may choose. Defaults are those of `foreshard predict` without flags.
 struct PlanRequest {
-  int world_size = 0;      // ranks, >= 1
+  int world_size = 0;       // ranks, >= 1
   int64_t micro_batch = 1;  // sequences per rank
   int64_t seq = 0;          // tokens per sequence
   std::string torch = "2.15";
@@ -31,16 +31,16 @@ struct PlanRequest {
   std::string attention = "auto";             // auto, flash, efficient, math
   // "block" (default), "every:K", "whole", "class:NAME", "titan"; ignored when `wrap_calls` is set.
   std::string wrap = "block";
-  std::vector<WrapRequest> wrap_calls;  // exact calls in order, as golden traces list them
-  std::optional<bool> reshard_after_forward;       // of every unit but the root; absent = not given
-  std::optional<bool> root_reshard_after_forward;  // absent = not given
-  DType original_dtype = DType::kFp32;  // of the sharded parameters
+  std::vector<WrapRequest> wrap_calls;        // exact calls in order, as golden traces list them
+  std::optional<bool> reshard_after_forward;  // of every unit but the root; absent = not given
+  std::optional<bool> root_reshard_after_forward;    // absent = not given
+  DType original_dtype = DType::kFp32;               // of the sharded parameters
   std::optional<DType> param_dtype = DType::kBf16;   // nullopt = as the original
   std::optional<DType> reduce_dtype = DType::kFp32;  // nullopt = the library's default
-  std::string optimizer = "adamw";       // adamw, none
-  std::string optimizer_impl = "fused";  // fused, foreach
+  std::string optimizer = "adamw";                   // adamw, none
+  std::string optimizer_impl = "fused";              // fused, foreach
   std::string loss = "cross_entropy_fp32";  // sum_fp32, cross_entropy_fp32, cross_entropy, none
-  std::string arch = "sm80";  // sizes library workspaces, see docs/kernel-profiles.md
+  std::string arch = "sm80";                // sizes library workspaces, see docs/kernel-profiles.md
 };
 
 // Lowers the model. Errors are kInvalidArgument for choices that PyTorch or this version refuses

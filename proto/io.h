@@ -21,8 +21,10 @@ Status ReadMessage(const std::string& path, google::protobuf::Message& message);
 Status WriteMessage(const std::string& path, const google::protobuf::Message& message);
 
 // The two text forms, from and to memory. `origin` names the text in errors.
-Status ParseText(std::string_view text, std::string_view origin, google::protobuf::Message& message);
-Status ParseJson(std::string_view text, std::string_view origin, google::protobuf::Message& message);
+Status ParseText(std::string_view text, std::string_view origin,
+                 google::protobuf::Message& message);
+Status ParseJson(std::string_view text, std::string_view origin,
+                 google::protobuf::Message& message);
 StatusOr<std::string> ToJson(const google::protobuf::Message& message);  // pretty, integer bytes
 
 }  // namespace foreshard

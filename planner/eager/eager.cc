@@ -1,0 +1,270 @@
+#include "planner/eager/eager.h"
+
+#include "planner/eager/ops.h"
+
+namespace foreshard {
+
+void Eager::MarkLogits(int64_t vocab_size, int64_t tokens) {
+  vocab_size_ = vocab_size;
+  tokens_ = tokens;
+}
+
+Tensor Eager::NewRecord(TensorRecord record) {
+  ++storages_[record.storage].references;
+  int id;
+  if (free_records_.empty()) {
+    id = static_cast<int>(records_.size());
+    records_.push_back(record);
+  } else {
+    id = free_records_.back();
+    free_records_.pop_back();
+    records_[id] = record;
+  }
+  return Tensor(this, id);
+}
+
+void Eager::Let(int id) {
+  TensorRecord& record = records_[id];
+  if (--record.references > 0) return;
+  Storage& storage = storages_[record.storage];
+  free_records_.push_back(id);
+  if (--storage.references == 0 && !storage.external) builder_.Free(storage.buffer);
+}
+
+Tensor Eager::Empty(DType dtype, const Dims& shape, const Dims& strides) {
+  const int64_t numel = Numel(shape);
+  const BufferId buffer = builder_.Allocate(numel * SizeOf(dtype), pb::TEMP, stream_);
+  const bool logits = vocab_size_ > 0 && !shape.empty() && shape.back() == vocab_size_ &&
+                      numel == vocab_size_ * tokens_;
+  if (logits || in_loss_) builder_.buffer(buffer).set_logits(true);
+  storages_.push_back({buffer, 0, false});
+  TensorRecord record;
+  record.storage = static_cast<int>(storages_.size()) - 1;
+  record.dtype = dtype;
+  record.shape = shape;
+  record.strides = strides.empty() ? ContiguousStrides(shape) : strides;
+  return NewRecord(record);
+}
+
+Tensor Eager::External(BufferId buffer, DType dtype, const Dims& shape) {
+  storages_.push_back({buffer, 0, true});
+  TensorRecord record;
+  record.storage = static_cast<int>(storages_.size()) - 1;
+  record.dtype = dtype;
+  record.shape = shape;
+  record.strides = ContiguousStrides(shape);
+  return NewRecord(record);
+}
+
+void Eager::Rebind(const Tensor& t, BufferId buffer) {
+  Storage& storage = storages_[t->storage];
+  CHECK(storage.external);
+  storage.buffer = buffer;
+}
+
+Tensor Eager::View(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset) {
+  TensorRecord record;
+  record.storage = base->storage;
+  record.dtype = base->dtype;
+  record.shape = shape;
+  record.strides = strides;
+  record.offset = offset;
+  return NewRecord(record);
+}
+
+void Eager::MakeLeaf(const Tensor& t, int parameter) {
+  TensorRecord& record = records_[t.id_];
+  record.requires_grad = true;
+  record.parameter = parameter;
+  if (parameter >= static_cast<int>(leaves_.size())) leaves_.resize(parameter + 1);
+}
+
+bool Eager::IsSoleReference(const Tensor& t) const {
+  return t->references == 1 && storages_[t->storage].references == 1;
+}
+
+void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*> in,
+                   std::initializer_list<const Tensor*> out, const KernelAttr& attr,
+                   int64_t scratch_bytes) {
+  operand_specs_.clear();
+  result_specs_.clear();
+  in_buffers_.clear();
+  out_buffers_.clear();
+  bool offsets = false;
+  for (const Tensor* t : in) {
+    operand_specs_.push_back({(*t)->dtype, (*t)->shape, (*t)->strides});
+    in_buffers_.push_back(buffer(*t));
+    offsets |= (*t)->offset != 0;
+  }
+  for (const Tensor* t : out) {
+    CHECK((*t)->offset == 0) << kernel << " writes into the middle of a buffer";
+    result_specs_.push_back({(*t)->dtype, (*t)->shape, (*t)->strides});
+    out_buffers_.push_back(buffer(*t));
+  }
+  const int index = builder_.Kernel(kernel, operand_specs_, result_specs_, attr);
+  BufferId scratch = -1;
+  if (scratch_bytes > 0) scratch = builder_.Allocate(scratch_bytes, pb::WORKSPACE, stream_);
+  pb::Op& op = builder_.Issue(stream_, in_buffers_, out_buffers_);
+  op.mutable_compute()->set_kernel(index);
+  if (offsets) {
+    for (const Tensor* t : in) op.add_in_offsets((*t)->offset);
+  }
+  if (scratch >= 0) builder_.Free(scratch);
+}
+
+std::vector<BufferId> Eager::LiveBuffers() const {
+  std::vector<BufferId> live;
+  for (const Storage& s : storages_) {
+    if (!s.external && s.references > 0) live.push_back(s.buffer);
+  }
+  return live;
+}
+
+// ---- autograd
+
+Node* Eager::Record(BackwardFunction backward, std::initializer_list<const Tensor*> in,
+                    std::initializer_list<Tensor*> out) {
+  return Record(backward, std::span(in.begin(), in.size()), std::span(out.begin(), out.size()));
+}
+
+Node* Eager::Record(BackwardFunction backward, std::span<const Tensor* const> in,
+                    std::span<Tensor* const> out) {
+  bool needed = false;
+  for (const Tensor* t : in) needed |= (*t)->requires_grad;
+  if (!needed) return nullptr;
+  const int index = static_cast<int>(nodes_.size());
+  Node& node = nodes_.emplace_back();
+  node.backward = backward;
+  node.module = builder_.module();
+  node.edges.reserve(in.size());
+  for (const Tensor* t : in) {
+    const TensorRecord& r = **t;
+    Edge edge;
+    edge.shape = r.shape;
+    edge.dtype = r.dtype;
+    if (r.requires_grad) {
+      edge.node = r.node;
+      edge.output = r.output;
+      edge.parameter = r.node >= 0 ? -1 : r.parameter;
+      if (edge.parameter >= 0) ++leaves_[edge.parameter].uses;
+    }
+    node.edges.push_back(edge);
+  }
+  node.gradients.resize(out.size());
+  int position = 0;
+  for (Tensor* t : out) {
+    TensorRecord& r = records_[t->id_];
+    r.requires_grad = true;
+    r.node = index;
+    r.output = position++;
+  }
+  return &node;
+}
+
+namespace {
+void PassThrough(Eager&, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (node.NeedsGrad(static_cast<int>(i))) out[i] = in[i];
+  }
+}
+}  // namespace
+
+bool Eager::MarkPoint(std::span<Tensor*> values, int hook) {
+  std::vector<const Tensor*> in;
+  std::vector<Tensor*> out;
+  std::vector<Tensor> before;
+  before.reserve(values.size());
+  for (Tensor* t : values) {
+    if (!(*t)->requires_grad) continue;
+    before.push_back(*t);
+    *t = View(*t, (*t)->shape, (*t)->strides, (*t)->offset);
+    in.push_back(&before.back());
+    out.push_back(t);
+  }
+  if (in.empty()) return false;
+  Node* node = Record(PassThrough, in, out);
+  node->hook = hook;
+  return true;
+}
+
+void Eager::HookGradient(const Tensor& value, int hook) {
+  CHECK(value->requires_grad && value->node >= 0);
+  nodes_[value->node].pre_hooks.push_back(hook);
+}
+
+void Eager::Backward(const Tensor& loss, GradientHooks& hooks) {
+  CHECK(loss->node >= 0) << "nothing requires a gradient";
+  Tensor seed = Empty(loss->dtype, loss->shape);
+  Launch("ones_like", {&loss}, {&seed});
+  nodes_[loss->node].gradients[loss->output] = seed;
+  for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) RunNode(i, hooks);
+  builder_.SetModule(-1);
+  hooks.AtEnd();
+  nodes_.clear();
+  for (LeafState& leaf : leaves_) leaf = {};
+}
+
+void Eager::RunNode(int index, GradientHooks& hooks) {
+  Node& node = nodes_[index];
+  bool reached = false;
+  for (const Tensor& g : node.gradients) reached |= static_cast<bool>(g);
+  if (!reached) return;
+  builder_.SetModule(node.module);
+  for (int hook : node.pre_hooks) hooks.BeforeNode(hook);
+  if (node.hook >= 0) hooks.AtPoint(node.hook);
+  builder_.SetModule(node.module);
+  std::vector<Tensor> out(node.edges.size());
+  node.backward(*this, node, node.gradients, out);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (out[i]) out[i] = FitGradient(node.edges[i], std::move(out[i]));
+  }
+  node.gradients.clear();
+  node.saved.clear();
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (out[i] && node.edges[i].valid()) Deliver(node.edges[i], std::move(out[i]), hooks);
+  }
+}
+
+// A gradient may be larger than its input (broadcast) or of another dtype (promotion).
+Tensor Eager::FitGradient(const Edge& edge, Tensor gradient) {
+  if (!(gradient.shape() == edge.shape)) {
+    Tensor summed = ops::SumTo(*this, gradient, edge.shape);
+    gradient = std::move(summed);
+  }
+  const bool leaf_keeps = edge.parameter >= 0 && !cast_leaf_gradients_;
+  if (gradient.dtype() != edge.dtype && !leaf_keeps) {
+    Tensor cast = ops::CastGradient(*this, gradient, edge.dtype);
+    gradient = std::move(cast);
+  }
+  return gradient;
+}
+
+void Eager::Deliver(const Edge& edge, Tensor gradient, GradientHooks& hooks) {
+  if (edge.parameter >= 0) {
+    LeafState& leaf = leaves_[edge.parameter];
+    leaf.gradient = leaf.gradient ? AddGradients(std::move(leaf.gradient), std::move(gradient))
+                                  : std::move(gradient);
+    if (++leaf.arrived == leaf.uses) {
+      hooks.ParameterGradient(edge.parameter, std::move(leaf.gradient));
+    }
+    return;
+  }
+  Tensor& slot = nodes_[edge.node].gradients[edge.output];
+  slot = slot ? AddGradients(std::move(slot), std::move(gradient)) : std::move(gradient);
+}
+
+Tensor Eager::AddGradients(Tensor first, Tensor second) {
+  if (IsSoleReference(first)) {
+    Launch("add_", {&first, &second}, {&first});
+    return first;
+  }
+  if (IsSoleReference(second)) {
+    Launch("add_", {&second, &first}, {&second});
+    return second;
+  }
+  Tensor sum = Empty(first.dtype(), first.shape(), StridesLike(first.shape(), first->strides));
+  Launch("add", {&first, &second}, {&sum});
+  return sum;
+}
+
+}  // namespace foreshard

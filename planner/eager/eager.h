@@ -1,0 +1,162 @@
+// Emulates eager PyTorch at planning time: what runs, in which order, what is kept and when memory
+// is given back, without computing anything. Operators (eager/ops.h) launch kernels into a plan and
+// record autograd nodes; Backward walks those nodes as PyTorch's engine does.
+//
+// Facts of the engine that this relies on (torch 2.14 and 2.15, checked against recorded runs):
+// nodes run in reverse order of creation; a node's incoming gradients die when it has run, then the
+// tensors it saved; a second gradient for the same value is added in place when nobody else refers
+// to the first; a gradient of a larger broadcast shape is summed before it is handed on.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "planner/eager/tensor.h"
+#include "planner/lower/plan_builder.h"
+
+namespace foreshard {
+
+struct Node;
+
+// Computes `out[i]`, the gradient of input i, from `in[o]`, the gradient of output o. Gradients
+// that nobody needs (Node::NeedsGrad) stay empty, as do those that do not exist.
+using BackwardFunction = void (*)(Eager&, Node&, std::span<Tensor> in, std::span<Tensor> out);
+
+// Where the gradient of a node's input goes.
+struct Edge {
+  int node = -1;  // to this node's output `output`
+  int output = 0;
+  int parameter = -1;  // or to this parameter
+  Dims shape;          // of the input; gradients are summed to it
+  DType dtype = DType::kFp32;
+  bool valid() const { return node >= 0 || parameter >= 0; }
+};
+
+struct Node {
+  BackwardFunction backward = nullptr;
+  std::vector<Edge> edges;  // one per input
+  std::vector<Tensor> saved;
+  std::vector<Tensor> gradients;  // arrived so far, one slot per output
+  Dims shape;                     // whatever the function needs to remember
+  int64_t number = 0;
+  double scalar = 0;
+  bool flag = false;
+  int module = -1;
+  std::vector<int> pre_hooks;  // passed to GradientHooks::BeforeNode
+  int hook = -1;               // of kHookNode nodes
+  bool NeedsGrad(int input) const { return edges[input].valid(); }
+};
+
+// What the sharding library has registered with autograd.
+class GradientHooks {
+ public:
+  virtual ~GradientHooks() = default;
+  // The gradient of a value for which `hook` was registered is complete.
+  virtual void BeforeNode(int hook) = 0;
+  // Backward has reached the point that MarkPoint recorded.
+  virtual void AtPoint(int hook) = 0;
+  // The gradient of a parameter is complete; the receiver keeps or drops it.
+  virtual void ParameterGradient(int parameter, Tensor gradient) = 0;
+  // All nodes have run; the seed of the backward is still alive.
+  virtual void AtEnd() = 0;
+};
+
+class Eager {
+ public:
+  Eager(PlanBuilder& builder, StreamId stream) : builder_(builder), stream_(stream) {}
+  Eager(const Eager&) = delete;
+  Eager& operator=(const Eager&) = delete;
+
+  PlanBuilder& builder() { return builder_; }
+  // Tensors of `tokens` rows whose last dimension is `vocab_size` count as logits.
+  void MarkLogits(int64_t vocab_size, int64_t tokens);
+  // While true every new tensor counts as logits and loss.
+  void set_in_loss(bool in_loss) { in_loss_ = in_loss; }
+
+  // ---- tensors
+  // A new storage that the next launch allocates. Empty strides mean contiguous.
+  Tensor Empty(DType dtype, const Dims& shape, const Dims& strides = {});
+  // A tensor on a buffer that this emulation neither allocates nor frees.
+  Tensor External(BufferId buffer, DType dtype, const Dims& shape);
+  // Moves an external tensor, and every view of it, to another buffer.
+  void Rebind(const Tensor& t, BufferId buffer);
+  Tensor View(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset);
+  BufferId buffer(const Tensor& t) const { return storages_[t->storage].buffer; }
+  // Marks a leaf: gradients of `t` go to GradientHooks::ParameterGradient.
+  void MakeLeaf(const Tensor& t, int parameter);
+  // True when nobody but `t` refers to its storage.
+  bool IsSoleReference(const Tensor& t) const;
+
+  // ---- kernels
+  void Launch(std::string_view kernel, std::initializer_list<const Tensor*> in,
+              std::initializer_list<const Tensor*> out, const KernelAttr& attr = {},
+              int64_t scratch_bytes = 0);
+
+  // ---- autograd
+  // Records a node if any input requires a gradient; returns null otherwise. The outputs then
+  // require gradients. The pointer is valid until the next Record.
+  Node* Record(BackwardFunction backward, std::initializer_list<const Tensor*> in,
+               std::initializer_list<Tensor*> out);
+  Node* Record(BackwardFunction backward, std::span<const Tensor* const> in,
+               std::span<Tensor* const> out);
+  // A node that passes gradients of `values` through and calls AtPoint(hook) on the way. Values
+  // that need no gradient are left alone; false when none does.
+  bool MarkPoint(std::span<Tensor*> values, int hook);
+  // Calls BeforeNode(hook) when the gradient of `value` is complete. REQUIRES: requires_grad.
+  void HookGradient(const Tensor& value, int hook);
+  // Runs the backward of `loss` with the hooks; the graph is gone afterwards.
+  void Backward(const Tensor& loss, GradientHooks& hooks);
+  // Since torch 2.15 a leaf's gradient keeps the dtype autograd produced; before it was cast.
+  void set_cast_leaf_gradients(bool cast) { cast_leaf_gradients_ = cast; }
+
+  // Storages made by launches that are still alive, in order of creation.
+  std::vector<BufferId> LiveBuffers() const;
+
+ private:
+  friend class Tensor;
+  struct Storage {
+    BufferId buffer = -1;
+    int references = 0;
+    bool external = false;
+  };
+
+  Tensor NewRecord(TensorRecord record);
+  void Hold(int id) { ++records_[id].references; }
+  void Let(int id);
+  void RunNode(int index, GradientHooks& hooks);
+  void Deliver(const Edge& edge, Tensor gradient, GradientHooks& hooks);
+  Tensor FitGradient(const Edge& edge, Tensor gradient);
+  Tensor AddGradients(Tensor first, Tensor second);
+
+  PlanBuilder& builder_;
+  const StreamId stream_;
+  int64_t vocab_size_ = 0;
+  int64_t tokens_ = 0;
+  bool in_loss_ = false;
+  bool cast_leaf_gradients_ = false;
+  std::deque<TensorRecord> records_;  // stable: recipes hold references to shapes
+  std::vector<int> free_records_;
+  std::vector<Storage> storages_;
+  std::vector<Node> nodes_;
+  struct LeafState {
+    int uses = 0;  // edges that lead to it
+    int arrived = 0;
+    Tensor gradient;
+  };
+  std::vector<LeafState> leaves_;  // per parameter
+  // Scratch of Launch.
+  std::vector<TensorSpec> operand_specs_, result_specs_;
+  std::vector<BufferId> in_buffers_, out_buffers_;
+};
+
+inline void Tensor::Hold() {
+  if (eager_) eager_->Hold(id_);
+}
+inline void Tensor::reset() {
+  if (Eager* eager = std::exchange(eager_, nullptr)) eager->Let(id_);
+}
+inline const TensorRecord& Tensor::record() const { return eager_->records_[id_]; }
+
+}  // namespace foreshard

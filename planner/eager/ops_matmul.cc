@@ -1,0 +1,102 @@
+// Matrix products.
+#include "planner/eager/ops.h"
+
+namespace foreshard::ops {
+namespace {
+
+Tensor Transposed(Eager& e, const Tensor& x) {
+  const int n = x.shape().size();
+  Dims shape = x.shape();
+  Dims strides = x->strides;
+  std::swap(shape[n - 1], shape[n - 2]);
+  std::swap(strides[n - 1], strides[n - 2]);
+  return e.View(x, shape, strides, x->offset);
+}
+
+Tensor Rows(Eager& e, const Tensor& x) {
+  const int64_t features = x.shape().back();
+  return Reshape(e, x, {x.numel() / features, features});
+}
+
+Tensor Product(Eager& e, const Tensor& a, const Tensor& b) {
+  Tensor out = e.Empty(a.dtype(), {a.shape()[0], b.shape()[1]});
+  e.Launch("mm", {&a, &b}, {&out});
+  return out;
+}
+
+// edges: x, weight[, bias]; saved: x as rows (if the weight is trained), weight (if x needs it).
+// Without a bias PyTorch computes the weight's gradient first, with one the input's.
+void LinearBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  Tensor g = Rows(e, in[0]);
+  in[0].reset();
+  const bool bias = node.edges.size() == 3;
+  const auto input_gradient = [&] {
+    if (node.NeedsGrad(0)) out[0] = Product(e, g, node.saved[1]);
+  };
+  const auto weight_gradient = [&] {
+    if (!node.NeedsGrad(1)) return;
+    Tensor gt = Transposed(e, g);
+    out[1] = Product(e, gt, node.saved[0]);
+  };
+  if (bias) input_gradient();
+  weight_gradient();
+  if (!bias) input_gradient();
+  if (bias && node.NeedsGrad(2)) {
+    Tensor sum = e.Empty(g.dtype(), {1, g.shape()[1]});
+    e.Launch("sum_to", {&g}, {&sum});
+    out[2] = e.View(sum, {g.shape()[1]}, {1}, 0);
+  }
+}
+
+// gradients of a [M, N, K] x b [M, K, P]
+void BmmBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  const auto product = [&](const Tensor& a, const Tensor& b) {
+    Tensor r = e.Empty(a.dtype(), {a.shape()[0], a.shape()[1], b.shape()[2]});
+    e.Launch("bmm", {&a, &b}, {&r});
+    return r;
+  };
+  if (node.NeedsGrad(1)) {
+    Tensor at = Transposed(e, node.saved[0]);
+    out[1] = product(at, in[0]);
+  }
+  if (node.NeedsGrad(0)) {
+    Tensor bt = Transposed(e, node.saved[1]);
+    out[0] = product(in[0], bt);
+  }
+}
+
+}  // namespace
+
+Tensor Linear(Eager& e, const Tensor& x, const Tensor& weight, const Tensor* bias) {
+  Tensor rows = Rows(e, x);
+  Tensor wt = Transposed(e, weight);
+  Tensor product = e.Empty(x.dtype(), {rows.shape()[0], weight.shape()[0]});
+  if (bias) {
+    e.Launch("addmm", {bias, &rows, &wt}, {&product});
+  } else {
+    e.Launch("mm", {&rows, &wt}, {&product});
+  }
+  Node* node = bias ? e.Record(LinearBackward, {&rows, &weight, bias}, {&product})
+                    : e.Record(LinearBackward, {&rows, &weight}, {&product});
+  if (node) {
+    node->saved.resize(2);
+    if (weight->requires_grad) node->saved[0] = rows;
+    if (rows->requires_grad) node->saved[1] = weight;
+  }
+  Dims shape = x.shape();
+  shape.back() = weight.shape()[0];
+  return Reshape(e, product, shape);
+}
+
+Tensor Bmm(Eager& e, const Tensor& a, const Tensor& b) {
+  Tensor out = e.Empty(a.dtype(), {a.shape()[0], a.shape()[1], b.shape()[2]});
+  e.Launch("bmm", {&a, &b}, {&out});
+  if (Node* node = e.Record(BmmBackward, {&a, &b}, {&out})) {
+    node->saved.resize(2);
+    if (b->requires_grad) node->saved[0] = a;
+    if (a->requires_grad) node->saved[1] = b;
+  }
+  return out;
+}
+
+}  // namespace foreshard::ops

@@ -1,0 +1,71 @@
+#include "planner/lower/layout.h"
+
+#include <algorithm>
+
+namespace foreshard {
+namespace {
+
+int64_t RowSize(const Dims& shape) { return Numel(shape) / shape[0]; }
+int64_t RowsPerRank(const Dims& shape, int ranks) { return (shape[0] + ranks - 1) / ranks; }
+
+ShardedParameter Shard(const GraphParameter& p, int index, int ranks) {
+  ShardedParameter s;
+  s.parameter = index;
+  s.numel = Numel(p.shape);
+  s.padded_numel = RowsPerRank(p.shape, ranks) * RowSize(p.shape);
+  s.local_numel = LocalNumel(p.shape, ranks, 0);
+  s.frozen = p.frozen;
+  return s;
+}
+
+}  // namespace
+
+int64_t LocalNumel(const Dims& shape, int ranks, int rank) {
+  const int64_t rows = RowsPerRank(shape, ranks);
+  return std::clamp<int64_t>(shape[0] - rows * rank, 0, rows) * RowSize(shape);
+}
+
+std::vector<UnitLayout> LayOut(const ModelGraph& graph, const std::vector<Unit>& units,
+                               int shard_ranks, DType original, StreamId shard_stream,
+                               PlanBuilder& builder) {
+  pb::Plan& plan = builder.plan();
+  for (const GraphParameter& p : graph.parameters) {
+    pb::Parameter& out = *plan.add_parameters();
+    out.set_path(p.path);
+    for (int64_t d : p.shape) out.add_shape(d);
+    out.set_frozen(p.frozen);
+    for (const std::string& path : p.shared_with) out.add_shared_with(path);
+  }
+  std::vector<UnitLayout> layouts;
+  for (size_t u = 0; u < units.size(); ++u) {
+    UnitLayout layout;
+    builder.SetUnit(static_cast<int>(u));
+    for (int index : units[u].parameters) {
+      ShardedParameter s = Shard(graph.parameters[index], index, shard_ranks);
+      s.shard =
+          builder.AddResident(s.padded_numel * SizeOf(original), pb::SHARDED_PARAM, shard_stream);
+      pb::Parameter& out = *plan.mutable_parameters(index);
+      out.set_unit(static_cast<int>(u));
+      out.set_sharded_buffer(s.shard);
+      out.set_shard_offset(layout.padded_numel);
+      out.set_padded_shard_numel(s.padded_numel);
+      layout.numel += s.numel;
+      layout.padded_numel += s.padded_numel;
+      if (!s.frozen) layout.grad_padded_numel += s.padded_numel;
+      layout.parameters.push_back(s);
+    }
+    pb::Unit& out = *plan.add_units();
+    out.set_name(units[u].name);
+    for (int m : units[u].modules) out.add_modules(m);
+    for (int p : units[u].parameters) out.add_parameters(p);
+    out.set_numel(layout.numel);
+    out.set_padded_shard_numel(layout.padded_numel);
+    out.set_grad_padded_shard_numel(layout.grad_padded_numel);
+    out.set_gathered_numel(layout.padded_numel * shard_ranks);
+    layouts.push_back(std::move(layout));
+  }
+  builder.SetUnit(-1);
+  return layouts;
+}
+
+}  // namespace foreshard

@@ -1,0 +1,167 @@
+#include "planner/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/graph/analysis.h"
+#include "planner/lower/step.h"
+#include "proto/base/text.h"
+#include "proto/plan_check.h"
+
+namespace foreshard {
+namespace {
+
+constexpr int64_t kMaxWorld = 1 << 20;
+constexpr int64_t kMaxTokens = int64_t{1} << 32;  // of one micro-batch
+
+template <typename T>
+struct Choice {
+  const char* name;
+  T value;
+};
+
+template <typename T, size_t n>
+StatusOr<T> Pick(const char* what, const std::string& name, const Choice<T> (&choices)[n]) {
+  std::vector<std::string> known;
+  for (const Choice<T>& c : choices) {
+    if (name == c.name) return c.value;
+    known.push_back(c.name);
+  }
+  const auto nearest = NearestMatch(name, known);
+  return InvalidArgument(fmt::format("{}: unknown \"{}\"; expected {}{}", what, name,
+                                     fmt::join(known, ", "),
+                                     nearest ? fmt::format(" (did you mean {}?)", *nearest) : ""));
+}
+
+Status CheckSizes(const PlanRequest& r) {
+  if (r.world_size < 1 || r.world_size > kMaxWorld) {
+    return InvalidArgument(
+        fmt::format("world: {} ranks, expected 1 to {}", r.world_size, kMaxWorld));
+  }
+  if (r.world_size == 1) {
+    return InvalidArgument(
+        "world: 1 rank has nothing to shard and is not modelled yet; use 2 or more");
+  }
+  if (r.micro_batch < 1) {
+    return InvalidArgument(
+        fmt::format("micro-batch: {} sequences, expected at least 1", r.micro_batch));
+  }
+  if (r.seq < 1) {
+    return InvalidArgument(fmt::format("seq: {} tokens, expected at least 1", r.seq));
+  }
+  if (r.micro_batch > kMaxTokens / r.seq) {
+    return InvalidArgument(fmt::format("micro-batch: {} x {} tokens are more than {}",
+                                       r.micro_batch, r.seq, kMaxTokens));
+  }
+  return OkStatus();
+}
+
+StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
+  StepDecisions d;
+  ASSIGN_OR_RETURN(d.behaviour, BehaviourOf(r.torch));
+  ASSIGN_OR_RETURN(d.profile, FindProfile(r.kernel_profile));
+  d.original = r.original_dtype;
+  d.compute = r.param_dtype.value_or(r.original_dtype);
+  const DType fallback = d.behaviour.reduces_in_original_dtype ? d.original : d.compute;
+  d.reduce = r.reduce_dtype.value_or(fallback);
+  for (const DType t : {d.original, d.compute, d.reduce}) {
+    if (t != DType::kFp32 && t != DType::kBf16) {
+      return InvalidArgument(fmt::format(
+          "dtype: {} is not modelled yet for parameters and gradients; use fp32 or bf16", Name(t)));
+    }
+  }
+  ASSIGN_OR_RETURN(d.optimizer,
+                   Pick<pb::OptimizerKind>("optimizer", r.optimizer,
+                                           {{"adamw", pb::ADAMW}, {"none", pb::OPTIMIZER_NONE}}));
+  ASSIGN_OR_RETURN(d.optimizer_impl,
+                   Pick<pb::OptimizerImpl>("optimizer-impl", r.optimizer_impl,
+                                           {{"fused", pb::FUSED}, {"foreach", pb::FOREACH}}));
+  if (d.optimizer == pb::OPTIMIZER_NONE) d.optimizer_impl = pb::OPTIMIZER_IMPL_NONE;
+  ASSIGN_OR_RETURN(d.loss, Pick<pb::LossKind>("loss", r.loss,
+                                              {{"cross_entropy_fp32", pb::CROSS_ENTROPY_FP32},
+                                               {"cross_entropy", pb::CROSS_ENTROPY},
+                                               {"sum_fp32", pb::SUM_FP32}}));
+  bool grouped = false;
+  int64_t head_dim = 0;
+  for (const GraphOp& op : graph.ops) {
+    if (op.kind != OpKind::kAttention) continue;
+    grouped |= op.grouped;
+    head_dim = std::max(head_dim, graph.values[op.in[0]].shape[3]);
+  }
+  ASSIGN_OR_RETURN(d.attention,
+                   ChooseAttention(*d.profile, r.attention, d.compute, grouped, head_dim));
+  d.world_size = r.world_size;
+  d.arch = r.arch;
+  return d;
+}
+
+Status CheckModel(const ModelGraph& graph, const StepDecisions& d) {
+  if (graph.outputs.empty()) return InvalidInput("model: returns nothing");
+  if (!ValuesNeedingGrad(graph)[graph.outputs[0]]) {
+    return InvalidInput("model: its output does not depend on a trainable parameter");
+  }
+  const Dims& output = graph.values[graph.outputs[0]].shape;
+  const bool cross_entropy = d.loss != pb::SUM_FP32;
+  if (cross_entropy && Numel(output) != graph.batch * graph.seq * output.back()) {
+    return InvalidInput("model: cross entropy needs one row of logits for each token");
+  }
+  return OkStatus();
+}
+
+void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
+                     const std::vector<WrapRequest>& calls, pb::Decisions& out) {
+  out.set_torch(d.behaviour.torch);
+  out.set_kernel_profile(std::string(d.profile->name));
+  out.set_attention(d.attention.name);
+  out.set_attention_reason(d.attention.reason);
+  out.set_wrap_policy(r.wrap_calls.empty() ? r.wrap : "explicit");
+  for (const WrapRequest& call : calls) {
+    pb::WrapCall& w = *out.add_wrap();
+    for (const std::string& m : call.modules) w.add_modules(m);
+    if (call.reshard_after_forward) w.set_reshard_after_forward(*call.reshard_after_forward);
+  }
+  out.set_original_dtype(ToProto(d.original));
+  out.set_param_dtype(ToProto(d.compute));
+  out.set_reduce_dtype(ToProto(d.reduce));
+  out.set_optimizer(d.optimizer);
+  out.set_optimizer_impl(d.optimizer_impl);
+  out.set_loss(d.loss);
+  out.set_micro_batch(r.micro_batch);
+  out.set_seq(r.seq);
+  out.set_arch(d.arch);
+}
+
+void FillHeader(const pb::Model& model, const ModelGraph& graph, pb::Header& header) {
+  header.set_format_version(kPlanFormatVersion);
+  header.set_tool_version("0.1.0");
+  header.set_model_name(model.name());
+  header.set_model_hash(Fnv1a64(model.SerializeAsString()));
+  int64_t numel = 0;
+  for (const GraphParameter& p : graph.parameters) numel += Numel(p.shape);
+  header.set_parameter_count(numel);
+  header.set_model_flops(3 * ForwardMatmulFlops(graph));
+}
+
+}  // namespace
+
+StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) {
+  RETURN_IF_ERROR(CheckSizes(request));
+  ASSIGN_OR_RETURN(const ModelGraph graph,
+                   BuildModelGraph(model, request.micro_batch, request.seq));
+  ASSIGN_OR_RETURN(const StepDecisions decisions, Decide(request, graph));
+  RETURN_IF_ERROR(CheckModel(graph, decisions));
+  ASSIGN_OR_RETURN(const std::vector<WrapRequest> calls,
+                   WrapCalls(graph, model.block_class(), request));
+  ASSIGN_OR_RETURN(const std::vector<Unit> units, MakeUnits(graph, calls));
+  pb::Plan plan;
+  FillHeader(model, graph, *plan.mutable_header());
+  RecordDecisions(request, decisions, calls, *plan.mutable_decisions());
+  plan.mutable_mesh()->set_world_size(request.world_size);
+  plan.mutable_mesh()->set_shard_size(request.world_size);
+  plan.mutable_mesh()->set_replicate_size(1);
+  LowerStep(model, graph, units, decisions, plan);
+  return plan;
+}
+
+}  // namespace foreshard

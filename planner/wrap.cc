@@ -1,0 +1,257 @@
+#include "planner/wrap.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "proto/base/text.h"
+
+namespace foreshard {
+namespace {
+
+std::vector<int> ModulesOfClass(const ModelGraph& graph, const std::string& class_name) {
+  std::vector<int> found;
+  for (size_t i = 1; i < graph.modules.size(); ++i) {
+    if (graph.modules[i].class_name == class_name) found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
+StatusOr<std::vector<int>> Blocks(const ModelGraph& graph, const std::string& class_name) {
+  std::vector<int> blocks = ModulesOfClass(graph, class_name);
+  if (!blocks.empty()) return blocks;
+  std::set<std::string> classes;
+  for (size_t i = 1; i < graph.modules.size(); ++i) classes.insert(graph.modules[i].class_name);
+  const std::vector<std::string> names(classes.begin(), classes.end());
+  const auto nearest = NearestMatch(class_name, names);
+  return InvalidArgument(fmt::format(
+      "wrap: no module has class \"{}\", so nothing would be wrapped; the model's classes are {}{}",
+      class_name, fmt::join(names, ", "),
+      nearest ? fmt::format(" (did you mean {}?)", *nearest) : ""));
+}
+
+// Calls on runs of `per_unit` neighbouring blocks.
+std::vector<WrapRequest> GroupBlocks(const ModelGraph& graph, const std::vector<int>& blocks,
+                                     size_t per_unit, std::optional<bool> reshard) {
+  std::vector<WrapRequest> calls;
+  for (size_t i = 0; i < blocks.size(); i += per_unit) {
+    WrapRequest call;
+    for (size_t j = i; j < std::min(i + per_unit, blocks.size()); ++j) {
+      call.modules.push_back(graph.modules[blocks[j]].path);
+    }
+    call.reshard_after_forward = reshard;
+    calls.push_back(std::move(call));
+  }
+  return calls;
+}
+
+bool IsUnder(const ModelGraph& graph, int module, const std::vector<int>& ancestors) {
+  for (int m = module; m != kNone; m = graph.modules[m].parent) {
+    if (std::find(ancestors.begin(), ancestors.end(), m) != ancestors.end()) return true;
+  }
+  return false;
+}
+
+// Embedding alone; blocks; final norm and head together and kept; the (mostly empty) rest. Tied
+// weights put embedding, norm and head in one unit.
+StatusOr<std::vector<WrapRequest>> TitanCalls(const ModelGraph& graph,
+                                              const std::vector<int>& blocks,
+                                              std::optional<bool> reshard) {
+  int embedding = kNone;
+  int norm = kNone;
+  int head = kNone;
+  for (size_t i = 1; i < graph.modules.size(); ++i) {
+    const int m = static_cast<int>(i);
+    const std::string& c = graph.modules[m].class_name;
+    if (IsUnder(graph, m, blocks)) continue;
+    if (c == "Embedding" && embedding == kNone) embedding = m;
+    if (c == "LayerNorm" || c.ends_with("RMSNorm")) norm = m;
+    if (c == "Linear") head = m;
+  }
+  if (embedding == kNone || norm == kNone || head == kNone) {
+    return InvalidArgument(
+        "wrap: titan needs an embedding, a final norm and a head outside the blocks; use block");
+  }
+  bool tied = false;
+  for (const GraphParameter& p : graph.parameters) tied |= !p.shared_with.empty();
+  const auto path = [&](int m) { return graph.modules[m].path; };
+  std::vector<WrapRequest> calls;
+  if (!tied) calls.push_back({{path(embedding)}, reshard});
+  for (WrapRequest& call : GroupBlocks(graph, blocks, 1, reshard)) calls.push_back(std::move(call));
+  std::vector<std::string> last = {path(norm), path(head)};
+  if (tied) last.insert(last.begin(), path(embedding));
+  calls.push_back({std::move(last), false});
+  return calls;
+}
+
+StatusOr<size_t> ParseEvery(const std::string& text) {
+  size_t k = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), k);
+  if (error != std::errc() || end != text.data() + text.size() || k < 1) {
+    return InvalidArgument(
+        fmt::format("wrap: \"every:{}\" wants a whole number of blocks, at least 1", text));
+  }
+  return k;
+}
+
+StatusOr<std::vector<WrapRequest>> PolicyCalls(const ModelGraph& graph,
+                                               const std::string& block_class,
+                                               const PlanRequest& request) {
+  const std::string& policy = request.wrap;
+  const std::optional<bool> reshard = request.reshard_after_forward;
+  if (policy == "whole") return std::vector<WrapRequest>{};
+  if (policy.starts_with("class:")) {
+    ASSIGN_OR_RETURN(const std::vector<int> blocks, Blocks(graph, policy.substr(6)));
+    return GroupBlocks(graph, blocks, 1, reshard);
+  }
+  const bool every = policy.starts_with("every:");
+  if (policy != "block" && policy != "titan" && !every) {
+    return InvalidArgument(fmt::format(
+        "wrap: unknown policy \"{}\"; expected block, every:K, whole, class:NAME or titan",
+        policy));
+  }
+  size_t per_unit = 1;
+  if (every) {
+    ASSIGN_OR_RETURN(per_unit, ParseEvery(policy.substr(6)));
+  }
+  if (block_class.empty()) {
+    return InvalidArgument("wrap: the model names no block class; use class:NAME or whole");
+  }
+  ASSIGN_OR_RETURN(const std::vector<int> blocks, Blocks(graph, block_class));
+  if (policy == "titan") return TitanCalls(graph, blocks, reshard);
+  return GroupBlocks(graph, blocks, per_unit, reshard);
+}
+
+class UnitMaker {
+ public:
+  explicit UnitMaker(const ModelGraph& graph)
+      : graph_(graph), wrapped_(graph.modules.size(), false) {
+    own_.resize(graph.modules.size());
+    children_.resize(graph.modules.size());
+    for (size_t i = 1; i < graph.modules.size(); ++i) {
+      children_[graph.modules[i].parent].push_back(static_cast<int>(i));
+    }
+    for (size_t p = 0; p < graph.parameters.size(); ++p) {
+      own_[graph.parameters[p].module].push_back(static_cast<int>(p));
+      for (const std::string& path : graph.parameters[p].shared_with) {
+        const size_t dot = path.rfind('.');
+        const int module = graph.FindModule(dot == std::string::npos ? "" : path.substr(0, dot));
+        own_[module].push_back(static_cast<int>(p));
+      }
+    }
+  }
+
+  StatusOr<Unit> Make(const WrapRequest& call) {
+    Unit unit;
+    unit.reshard_after_forward = call.reshard_after_forward;
+    for (const std::string& path : call.modules) {
+      const int module = graph_.FindModule(path);
+      RETURN_IF_ERROR(CheckModule(module, path, call));
+      unit.modules.push_back(module);
+      unit.is_root |= module == 0;
+      unit.name += (unit.name.empty() ? "" : "+") + (module == 0 ? "<root>" : path);
+    }
+    if (unit.modules.empty()) return InvalidArgument("wrap: a call names no module");
+    for (int m : unit.modules) wrapped_[m] = true;
+    for (int m : unit.modules) Collect(m, unit.parameters);
+    return unit;
+  }
+
+ private:
+  Status CheckModule(int module, const std::string& path, const WrapRequest& call) {
+    if (module == kNone) {
+      return InvalidArgument(fmt::format("wrap: the model has no module \"{}\"", path));
+    }
+    if (module == 0 && call.modules.size() > 1) {
+      return InvalidArgument("wrap: the model itself cannot share a unit with its submodules");
+    }
+    const GraphModule& m = graph_.modules[module];
+    if (m.class_name == "ModuleList" || m.class_name == "ModuleDict") {
+      return InvalidArgument(
+          fmt::format("wrap: \"{}\" is a {} and has no forward; wrap its children instead", path,
+                      m.class_name));
+    }
+    if (wrapped_[module]) {
+      return InvalidArgument(fmt::format("wrap: module \"{}\" is wrapped twice", path));
+    }
+    return OkStatus();
+  }
+
+  // Depth first, children before their parent, stopping at modules that are units already.
+  void Collect(int module, std::vector<int>& parameters) {
+    for (int child : children_[module]) {
+      if (!wrapped_[child]) Collect(child, parameters);
+    }
+    for (int p : own_[module]) {
+      if (std::find(parameters.begin(), parameters.end(), p) == parameters.end()) {
+        parameters.push_back(p);
+      }
+    }
+  }
+
+  const ModelGraph& graph_;
+  std::vector<bool> wrapped_;
+  std::vector<std::vector<int>> own_;       // per module, its direct parameters
+  std::vector<std::vector<int>> children_;  // per module
+};
+
+Status CheckTies(const ModelGraph& graph, const std::vector<Unit>& units) {
+  std::vector<const Unit*> owner(graph.parameters.size(), nullptr);
+  for (const Unit& unit : units) {
+    for (int p : unit.parameters) {
+      if (owner[p] != nullptr) {
+        return InvalidArgument(fmt::format(
+            "wrap: parameter {} is shared by units {} and {}; put the modules that share it in one "
+            "unit",
+            graph.parameters[p].path, owner[p]->name, unit.name));
+      }
+      owner[p] = &unit;
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::vector<WrapRequest>> WrapCalls(const ModelGraph& graph,
+                                             const std::string& block_class,
+                                             const PlanRequest& request) {
+  if (!request.wrap_calls.empty()) return request.wrap_calls;
+  ASSIGN_OR_RETURN(std::vector<WrapRequest> calls, PolicyCalls(graph, block_class, request));
+  calls.push_back({{""}, request.root_reshard_after_forward});
+  return calls;
+}
+
+StatusOr<std::vector<Unit>> MakeUnits(const ModelGraph& graph,
+                                      const std::vector<WrapRequest>& calls) {
+  UnitMaker maker(graph);
+  std::vector<Unit> units;
+  for (const WrapRequest& call : calls) {
+    ASSIGN_OR_RETURN(Unit unit, maker.Make(call));
+    units.push_back(std::move(unit));
+  }
+  if (units.empty() || !units.back().is_root) {
+    return InvalidArgument("wrap: the last call must be on the model itself");
+  }
+  RETURN_IF_ERROR(CheckTies(graph, units));
+  std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) {
+    return *std::min_element(a.modules.begin(), a.modules.end()) <
+           *std::min_element(b.modules.begin(), b.modules.end());
+  });
+  return units;
+}
+
+std::vector<int> UnitOfModules(const ModelGraph& graph, const std::vector<Unit>& units) {
+  std::vector<int> unit_of(graph.modules.size(), kNone);
+  for (size_t u = 0; u < units.size(); ++u) {
+    for (int m : units[u].modules) unit_of[m] = static_cast<int>(u);
+  }
+  for (size_t m = 0; m < graph.modules.size(); ++m) {
+    if (unit_of[m] == kNone) unit_of[m] = unit_of[graph.modules[m].parent];
+  }
+  return unit_of;
+}
+
+}  // namespace foreshard

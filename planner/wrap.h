@@ -1,0 +1,37 @@
+// Wrap policies: which calls of fully_shard a choice stands for, and the units those calls make.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/graph/model_graph.h"
+#include "planner/plan.h"
+
+namespace foreshard {
+
+// What is gathered at once, before any lowering.
+struct Unit {
+  std::string name;             // paths joined by "+", "<root>" for the model
+  std::vector<int> modules;     // that the call named, call order
+  std::vector<int> parameters;  // layout order
+  std::optional<bool> reshard_after_forward;
+  bool is_root = false;
+};
+
+// The calls that the request's policy makes on this model, in order; the model itself comes last.
+// kInvalidArgument when the policy is unknown or matches nothing.
+StatusOr<std::vector<WrapRequest>> WrapCalls(const ModelGraph& graph,
+                                             const std::string& block_class,
+                                             const PlanRequest& request);
+
+// The units of the calls, in named_modules order, as PyTorch assigns parameters: a call manages
+// what lies below its modules and in no unit made before it, children before parents. A root
+// without parameters is still a unit. Refuses what PyTorch refuses: a missing module, a container
+// without forward, the same module twice, a tensor shared by two units, no call on the model.
+StatusOr<std::vector<Unit>> MakeUnits(const ModelGraph& graph,
+                                      const std::vector<WrapRequest>& calls);
+
+// Per module, the unit of its nearest wrapped ancestor (itself included).
+std::vector<int> UnitOfModules(const ModelGraph& graph, const std::vector<Unit>& units);
+
+}  // namespace foreshard
