@@ -67,16 +67,15 @@ std::string ExtraArgument(const std::vector<Command>& commands, const CLI::App& 
   const std::vector<std::string> extras = app.remaining();
   const std::string word = extras.empty() ? "" : extras.front();
   const std::vector<std::string> verbs = Verbs(commands);
-  return fmt::format("unknown command \"{}\", expected one of {}{}", word, fmt::join(verbs, ", "),
-                     DidYouMean(word, verbs));
+  return fmt::format("unknown command or flag \"{}\", expected one of {}{}", word,
+                     fmt::join(verbs, ", "), DidYouMean(word, verbs));
 }
 
 std::string UsageMessage(const CLI::ParseError& error, const std::vector<Command>& commands,
                          const CLI::App& app) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return ExtraArgument(commands, app);
-  if (error.get_name() == "RequiredError" && app.get_subcommands().empty()) {
-    // Without a verb the parser complains about that before it looks at the words themselves.
-    if (!app.remaining().empty()) return ExtraArgument(commands, app);
+  // A word that fits nowhere explains more than what is missing because of it.
+  if (!app.remaining(true).empty()) return ExtraArgument(commands, app);
+  if (app.get_subcommands().empty()) {
     return fmt::format("no command, expected one of {}", fmt::join(Verbs(commands), ", "));
   }
   return error.what();

@@ -5,3 +5,4 @@ foreshard_test(event_queue_test SOURCES sim/event_queue_test.cc DEPS foreshard_s
 foreshard_test(engine_test
   SOURCES sim/engine_test.cc sim/engine_property_test.cc
   DEPS foreshard_tiny_plan)
+foreshard_test(simulate_test SOURCES sim/simulate_test.cc DEPS foreshard_tiny_plan)

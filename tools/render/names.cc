@@ -15,7 +15,24 @@ std::string Words(const std::string& enumerator) {
 
 }  // namespace
 
-std::string CategoryName(pb::Category category) { return Words(pb::Category_Name(category)); }
+std::string CategoryName(pb::Category category) {
+  switch (category) {
+    case pb::CAST:
+      return "cast shard";
+    case pb::AG_OUTPUT:
+      return "all-gather output";
+    case pb::UNSHARDED_PARAM:
+      return "gathered param";
+    case pb::UNSHARDED_GRAD:
+      return "full gradient";
+    case pb::RS_INPUT:
+      return "reduce-scatter input";
+    case pb::RS_OUTPUT:
+      return "reduce-scatter output";
+    default:
+      return Words(pb::Category_Name(category));
+  }
+}
 
 std::string PhaseName(pb::Phase phase) {
   return phase == pb::PHASE_UNSPECIFIED ? "-" : Words(pb::Phase_Name(phase));

@@ -16,10 +16,22 @@ namespace {
 
 using Align = TextTable::Align;
 
-// One unit for all memory, so that lines compare at a glance.
+// Of devices.
 std::string Gib(int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / (int64_t{1} << 30));
 }
+
+// One unit for all memory of a report, so that lines compare at a glance; a small one for the
+// models of tests and tutorials.
+struct Style {
+  int width = 100;
+  bool gibi = true;
+
+  std::string unit() const { return gibi ? "GiB" : "MiB"; }
+  std::string Number(int64_t bytes) const {
+    return fmt::format("{:.2f}", static_cast<double>(bytes) / (int64_t{1} << (gibi ? 30 : 20)));
+  }
+};
 
 std::string Percent(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f}", 100 * part / whole) : "-";
@@ -42,41 +54,41 @@ std::string Nodes(const pb::Setup& setup) {
   return fmt::format(", {} node{} of {}", nodes, nodes == 1 ? "" : "s", each);
 }
 
-std::string Headline(const pb::Report& report, int width) {
+std::string Headline(const pb::Report& report, const Style& style) {
   const pb::Setup& s = report.setup();
   const char* source = report.source() == pb::Report::MEASURED ? "measured" : "predicted";
   std::string text = Wrapped(fmt::format("{} on {} x {} ({}{}), {}", s.model(), s.world_size(),
                                          s.gpu(), s.cluster(), Nodes(s), source),
-                             "", width);
+                             "", style.width);
   text += Wrapped(
       fmt::format("{} parameters in {} unit{} (wrap {}), micro-batch {} x {} tokens",
                   FormatCount(s.parameters()), s.units(), s.units() == 1 ? "" : "s",
                   s.wrap_policy().empty() ? "-" : s.wrap_policy(), s.micro_batch(), s.seq()),
-      "", width);
+      "", style.width);
   return text;
 }
 
-std::string FitLines(const pb::Fit& fit, int width) {
+std::string FitLines(const pb::Fit& fit, const Style& style) {
   const std::string room = fit.fits() ? fmt::format("headroom {} GiB", Gib(fit.headroom_bytes()))
                                       : fmt::format("short by {} GiB", Gib(-fit.headroom_bytes()));
-  return "\n" +
-         Wrapped(fmt::format("{}: {}; peak {} GiB allocated + {} GiB reserve of {} GiB",
-                             fit.fits() ? "FITS" : "DOES NOT FIT", room, Gib(fit.peak_bytes()),
-                             Gib(fit.reserve_bytes()), Gib(fit.capacity_bytes())),
-                 "", width);
+  return "\n" + Wrapped(fmt::format("{}: {}; peak {} {} allocated + {} GiB reserve of {} GiB",
+                                    fit.fits() ? "FITS" : "DOES NOT FIT", room,
+                                    style.Number(fit.peak_bytes()), style.unit(),
+                                    Gib(fit.reserve_bytes()), Gib(fit.capacity_bytes())),
+                        "", style.width);
 }
 
-std::string Ledger(const pb::Peak& peak, int width) {
+std::string Ledger(const pb::Peak& peak, const Style& style) {
   constexpr int kBar = 30;
   TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kLeft});
-  table.AddRow({"", "GiB", "%", ""});
+  table.AddRow({"", style.unit(), "%", ""});
   for (const pb::LedgerTerm& term : peak.ledger()) {
-    table.AddRow({term.name(), Gib(term.bytes()),
+    table.AddRow({term.name(), style.Number(term.bytes()),
                   Percent(static_cast<double>(term.bytes()), static_cast<double>(peak.bytes())),
                   Bar(term.bytes(), peak.bytes(), kBar)});
   }
-  table.AddRow({"total", Gib(peak.bytes()), "", ""});
-  return "\nWhat the peak is made of\n" + table.Render(2, width);
+  table.AddRow({"total", style.Number(peak.bytes()), "", ""});
+  return "\nWhat the peak is made of\n" + table.Render(2, style.width);
 }
 
 std::string Place(const pb::OpRef& op) {
@@ -88,34 +100,34 @@ std::string Place(const pb::OpRef& op) {
   return text + fmt::format(" (op {} of segment {})", op.op(), op.segment());
 }
 
-std::string Live(const pb::Peak& peak, int width) {
+std::string Live(const pb::Peak& peak, const Style& style) {
   constexpr int kShown = 6;
-  std::string text = "\n" + Wrapped(Place(peak.at()), "Peak at ", width);
+  std::string text = "\n" + Wrapped(Place(peak.at()), "Peak at ", style.width);
   if (peak.live().empty()) return text;
   TextTable table({Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
-  table.AddRow({"GiB", "buffers", "largest groups alive then", "of"});
+  table.AddRow({style.unit(), "buffers", "largest groups alive then", "of"});
   for (int i = 0; i < std::min(kShown, peak.live_size()); ++i) {
     const pb::LiveGroup& group = peak.live(i);
-    table.AddRow({Gib(group.bytes()), FormatCount(group.count()), CategoryName(group.category()),
-                  group.owner()});
+    table.AddRow({style.Number(group.bytes()), FormatCount(group.count()),
+                  CategoryName(group.category()), group.owner()});
   }
-  return text + table.Render(2, width);
+  return text + table.Render(2, style.width);
 }
 
-std::string Phases(const pb::Report& report, int width) {
+std::string Phases(const pb::Report& report, const Style& style) {
   if (report.phases().empty()) return "";
   TextTable table(
       {Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
   table.AddRow({"program", "phase", "start", "end", "peak", "of it managed"});
   for (const pb::PhaseMemory& phase : report.phases()) {
-    table.AddRow({phase.program(), PhaseName(phase.phase()), Gib(phase.start_bytes()),
-                  Gib(phase.end_bytes()), Gib(phase.peak_bytes()),
-                  Gib(phase.managed_peak_bytes())});
+    table.AddRow({phase.program(), PhaseName(phase.phase()), style.Number(phase.start_bytes()),
+                  style.Number(phase.end_bytes()), style.Number(phase.peak_bytes()),
+                  style.Number(phase.managed_peak_bytes())});
   }
-  return "\nMemory by phase, GiB\n" + table.Render(2, width);
+  return "\nMemory by phase, " + style.unit() + "\n" + table.Render(2, style.width);
 }
 
-std::string Timing(const pb::Timing& t, int width) {
+std::string Timing(const pb::Timing& t, const Style& style) {
   const char* trust = t.calibrated() ? "calibrated" : "first order, not calibrated";
   std::string text = fmt::format("\nStep time {} ({})\n", Time(t.step_ps()), trust);
   std::string phases;
@@ -123,7 +135,7 @@ std::string Timing(const pb::Timing& t, int width) {
     phases += fmt::format("{}{} {}", phases.empty() ? "" : ", ", PhaseName(phase.phase()),
                           Time(phase.duration_ps()));
   }
-  if (!phases.empty()) text += Wrapped(phases, "  ", width);
+  if (!phases.empty()) text += Wrapped(phases, "  ", style.width);
   text +=
       Wrapped(fmt::format("compute busy {}, communication busy {}, exposed communication {} ({} % "
                           "of the step), host busy {}",
@@ -132,41 +144,45 @@ std::string Timing(const pb::Timing& t, int width) {
                           Percent(static_cast<double>(t.exposed_communication_ps()),
                                   static_cast<double>(t.step_ps())),
                           Time(t.host_busy_ps())),
-              "  ", width);
+              "  ", style.width);
   text += Wrapped(
       fmt::format("{:.0f} tokens/s per GPU, MFU {:.1f} % of {:.0f} TFLOP/s",
                   t.tokens_per_second_per_gpu(), 100 * t.mfu(), t.peak_flops_per_second() * 1e-12),
-      "  ", width);
+      "  ", style.width);
   return text;
 }
 
-std::string Collectives(const pb::Report& report, int width) {
+std::string Collectives(const pb::Report& report, const Style& style) {
   if (report.collectives().empty()) return "";
   TextTable table(
       {Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
-  table.AddRow({"collective", "phase", "count", "GiB in", "GiB out", "GiB sent"});
+  table.AddRow({"collective", "phase", "count", style.unit() + " in", style.unit() + " out",
+                style.unit() + " sent"});
   for (const pb::CollectiveTotal& c : report.collectives()) {
-    table.AddRow({c.kind(), PhaseName(c.phase()), FormatCount(c.count()), Gib(c.input_bytes()),
-                  Gib(c.output_bytes()), Gib(c.wire_bytes())});
+    table.AddRow({c.kind(), PhaseName(c.phase()), FormatCount(c.count()),
+                  style.Number(c.input_bytes()), style.Number(c.output_bytes()),
+                  style.Number(c.wire_bytes())});
   }
-  return "\nCollectives of one step, per GPU\n" + table.Render(2, width);
+  return "\nCollectives of one step, per GPU\n" + table.Render(2, style.width);
 }
 
-std::string Assumptions(const pb::Report& report, int width) {
+std::string Assumptions(const pb::Report& report, const Style& style) {
   if (report.assumptions().empty()) return "";
   std::string all;
   for (const std::string& one : report.assumptions()) all += (all.empty() ? "" : "; ") + one;
-  return "\nAssumptions\n" + Wrapped(all, "  ", width);
+  return "\nAssumptions\n" + Wrapped(all, "  ", style.width);
 }
 
 }  // namespace
 
 std::string RenderText(const pb::Report& report, int width) {
-  std::string text = Headline(report, width) + FitLines(report.fit(), width);
-  if (report.has_peak()) text += Ledger(report.peak(), width) + Live(report.peak(), width);
-  text += Phases(report, width);
-  if (report.has_timing()) text += Timing(report.timing(), width);
-  return text + Collectives(report, width) + Assumptions(report, width);
+  constexpr int64_t kSmallPeak = int64_t{1} << 28;
+  const Style style{.width = width, .gibi = report.fit().peak_bytes() >= kSmallPeak};
+  std::string text = Headline(report, style) + FitLines(report.fit(), style);
+  if (report.has_peak()) text += Ledger(report.peak(), style) + Live(report.peak(), style);
+  text += Phases(report, style);
+  if (report.has_timing()) text += Timing(report.timing(), style);
+  return text + Collectives(report, style) + Assumptions(report, style);
 }
 
 }  // namespace foreshard
