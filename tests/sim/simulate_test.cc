@@ -44,10 +44,10 @@
 #include <string>
 
 #include "proto/cluster.pb.h"
-#include "proto/io.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
 #include "sim/cost/roofline.h"
+#include "tests/testing/parse.h"
 #include "tests/testing/schedule_recorder.h"
 #include "tests/testing/two_unit_plan.h"
 
@@ -57,16 +57,9 @@ namespace {
 using sim::kRoundCluster;
 using sim::kTwoUnitPlan;
 
-template <typename Message>
-Message Parse(std::string_view text) {
-  Message message;
-  const Status status = ParseText(text, "test", message);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return message;
-}
-
 pb::Report Simulated() {
-  auto report = Simulate(Parse<pb::Plan>(kTwoUnitPlan), Parse<pb::Cluster>(kRoundCluster));
+  auto report =
+      Simulate(ParseOrDie<pb::Plan>(kTwoUnitPlan), ParseOrDie<pb::Cluster>(kRoundCluster));
   EXPECT_TRUE(report.ok()) << report.status().message();
   return report.value();
 }
@@ -81,8 +74,8 @@ const pb::PhaseMemory& PhaseOf(const pb::Report& report, const std::string& prog
 }
 
 TEST(Simulate, TwoUnitPlanRunsToTheScheduleWorkedOutByHand) {
-  const auto plan = Parse<pb::Plan>(kTwoUnitPlan);
-  const auto cluster = Parse<pb::Cluster>(kRoundCluster);
+  const auto plan = ParseOrDie<pb::Plan>(kTwoUnitPlan);
+  const auto cluster = ParseOrDie<pb::Cluster>(kRoundCluster);
   const sim::RooflineModel costs(plan, cluster);
   const sim::Program program = sim::Compile(plan, costs).value();
   const sim::RecordedRun run = sim::RunRecorded(program, {0, 1, 1});
@@ -244,9 +237,9 @@ TEST(Simulate, FitComparesThePeakWithWhatTheReserveLeaves) {
   const pb::Fit fit = Simulated().fit();
   EXPECT_TRUE(fit.fits());
   EXPECT_EQ(fit.headroom_bytes(), 10000 - 1000 - 3584);
-  auto small = Parse<pb::Cluster>(kRoundCluster);
+  auto small = ParseOrDie<pb::Cluster>(kRoundCluster);
   small.mutable_gpu()->set_memory_bytes(4583);
-  const pb::Report report = Simulate(Parse<pb::Plan>(kTwoUnitPlan), small).value();
+  const pb::Report report = Simulate(ParseOrDie<pb::Plan>(kTwoUnitPlan), small).value();
   EXPECT_FALSE(report.fit().fits());
   EXPECT_EQ(report.fit().headroom_bytes(), -1);
 }
@@ -264,9 +257,9 @@ TEST(Simulate, SetupRepeatsThePlanAndTheCluster) {
 }
 
 TEST(Simulate, TheLastNodeMayBeUneven) {
-  auto plan = Parse<pb::Plan>(kTwoUnitPlan);
+  auto plan = ParseOrDie<pb::Plan>(kTwoUnitPlan);
   plan.mutable_mesh()->set_world_size(12);
-  const auto report = Simulate(plan, Parse<pb::Cluster>(kRoundCluster));
+  const auto report = Simulate(plan, ParseOrDie<pb::Cluster>(kRoundCluster));
   EXPECT_THAT(report.value().setup().ranks_per_node(), testing::ElementsAre(8, 4));
 }
 
@@ -275,7 +268,7 @@ TEST(Simulate, TheSameInputGivesTheSameBytes) {
 }
 
 TEST(Simulate, MicroBatchesOfRepeatedSegmentsCount) {
-  auto plan = Parse<pb::Plan>(kTwoUnitPlan);
+  auto plan = ParseOrDie<pb::Plan>(kTwoUnitPlan);
   // Gradients of the first repetition are freed before the second: an update in between.
   plan.mutable_programs(1)->clear_uses();
   for (int i = 0; i < 3; ++i) {
@@ -283,16 +276,16 @@ TEST(Simulate, MicroBatchesOfRepeatedSegmentsCount) {
     plan.mutable_programs(1)->add_uses()->set_segment(2);
   }
   for (pb::SegmentUse& use : *plan.mutable_programs(1)->mutable_uses()) use.set_repeat(1);
-  const pb::Report report = Simulate(plan, Parse<pb::Cluster>(kRoundCluster)).value();
+  const pb::Report report = Simulate(plan, ParseOrDie<pb::Cluster>(kRoundCluster)).value();
   EXPECT_EQ(report.timing().step_ps(), 3 * 14255);
   EXPECT_EQ(report.timing().model_flops_per_step(), 3 * 4300);
   EXPECT_EQ(report.collectives(0).count(), 6);
 }
 
 TEST(Simulate, AClusterSmallerThanTheWorldIsRefused) {
-  auto plan = Parse<pb::Plan>(kTwoUnitPlan);
+  auto plan = ParseOrDie<pb::Plan>(kTwoUnitPlan);
   plan.mutable_mesh()->set_world_size(16);
-  auto cluster = Parse<pb::Cluster>(kRoundCluster);
+  auto cluster = ParseOrDie<pb::Cluster>(kRoundCluster);
   cluster.set_nodes(1);
   const Status status = Simulate(plan, cluster).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -301,17 +294,17 @@ TEST(Simulate, AClusterSmallerThanTheWorldIsRefused) {
 }
 
 TEST(Simulate, HardwareThatIsNoneIsRefused) {
-  auto cluster = Parse<pb::Cluster>(kRoundCluster);
+  auto cluster = ParseOrDie<pb::Cluster>(kRoundCluster);
   cluster.mutable_gpu()->set_memory_bytes_per_second(0);
-  const Status status = Simulate(Parse<pb::Plan>(kTwoUnitPlan), cluster).status();
+  const Status status = Simulate(ParseOrDie<pb::Plan>(kTwoUnitPlan), cluster).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidInput);
   EXPECT_THAT(status.message(), testing::HasSubstr("gpu.memory_bytes_per_second is 0"));
 }
 
 TEST(Simulate, HardwareTooSlowForTheClockIsRefused) {
-  auto cluster = Parse<pb::Cluster>(kRoundCluster);
+  auto cluster = ParseOrDie<pb::Cluster>(kRoundCluster);
   cluster.mutable_gpu()->set_memory_bytes_per_second(1e-9);
-  const Status status = Simulate(Parse<pb::Plan>(kTwoUnitPlan), cluster).status();
+  const Status status = Simulate(ParseOrDie<pb::Plan>(kTwoUnitPlan), cluster).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), testing::HasSubstr("op 1 (cast_shard) would take"));
 }

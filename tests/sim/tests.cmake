@@ -6,3 +6,11 @@ foreshard_test(engine_test
   SOURCES sim/engine_test.cc sim/engine_property_test.cc
   DEPS foreshard_tiny_plan)
 foreshard_test(simulate_test SOURCES sim/simulate_test.cc DEPS foreshard_tiny_plan)
+foreshard_test(sim_cost_test
+  SOURCES sim/collective_test.cc sim/roofline_test.cc
+  DEPS foreshard_sim)
+foreshard_test(catalogue_test SOURCES sim/catalogue_test.cc DEPS foreshard_sim)
+foreshard_test(memory_replay_test SOURCES sim/memory_replay_test.cc DEPS foreshard_sim_memory)
+foreshard_test(sim_listeners_test
+  SOURCES sim/invariants_test.cc sim/step_meter_test.cc
+  DEPS foreshard_tiny_plan)
