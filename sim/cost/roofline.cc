@@ -1,10 +1,10 @@
 #include "sim/cost/roofline.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "proto/base/check.h"
 #include "proto/base/dtype.h"
+#include "proto/oplib/oplib.h"
 
 namespace foreshard::sim {
 namespace {
@@ -21,8 +21,10 @@ Bytes SizeOfElements(int64_t elems, pb::DType dtype) {
   return Bytes(elems * SizeOf(static_cast<DType>(dtype)));
 }
 
-bool IsAttention(const pb::Kernel& kernel) {
-  return std::string_view(kernel.name()).starts_with("attention");
+// Stand-ins that the library does not know say themselves whether they are matrix products.
+oplib::CostClass ClassOf(const pb::Kernel& kernel) {
+  if (const oplib::KernelInfo* info = oplib::Find(kernel.name())) return info->cost;
+  return kernel.matmul() ? oplib::CostClass::kMatmul : oplib::CostClass::kMemory;
 }
 
 bool IsFloat(pb::DType dtype) {
@@ -58,6 +60,8 @@ RooflineModel::RooflineModel(const pb::Plan& plan, const pb::Cluster& cluster)
   for (const pb::Group& group : plan.groups()) {
     rings_.push_back(RingOf(group, plan.mesh().world_size(), cluster));
   }
+  kernel_times_.reserve(plan.kernels_size());
+  for (const pb::Kernel& kernel : plan.kernels()) kernel_times_.push_back(KernelTime(kernel));
 }
 
 OpCost RooflineModel::Price(const pb::Op& op) const {
@@ -72,10 +76,15 @@ Seconds RooflineModel::KernelTime(const pb::Kernel& kernel) const {
   const pb::Efficiency& efficiency = gpu.efficiency();
   // Kernels that are no matrix products run on the ordinary fp32 units.
   FlopsPerSecond rate(gpu.fp32_flops_per_second());
-  if (IsAttention(kernel)) {
-    rate = PeakFlops(gpu, ArithmeticType(kernel)) * efficiency.attention();
-  } else if (kernel.matmul()) {
-    rate = PeakFlops(gpu, ArithmeticType(kernel)) * efficiency.matmul();
+  switch (ClassOf(kernel)) {
+    case oplib::CostClass::kMatmul:
+      rate = PeakFlops(gpu, ArithmeticType(kernel)) * efficiency.matmul();
+      break;
+    case oplib::CostClass::kAttention:
+      rate = PeakFlops(gpu, ArithmeticType(kernel)) * efficiency.attention();
+      break;
+    case oplib::CostClass::kMemory:
+      break;
   }
   const Seconds arithmetic = Flops(kernel.flops()) / rate;
   return std::max(arithmetic + Seconds(cluster_.host().kernel_seconds()),
@@ -95,7 +104,7 @@ Seconds RooflineModel::CollectiveTime(int group, Bytes full) const {
 Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
   switch (op.kind_case()) {
     case pb::Op::kCompute:
-      return KernelTime(plan_.kernels(op.compute().kernel()));
+      return kernel_times_[op.compute().kernel()];
     case pb::Op::kCastShard: {
       const pb::CastShard& cast = op.cast_shard();
       return CopyTime(SizeOfElements(cast.elems(), cast.from()) +

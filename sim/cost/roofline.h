@@ -34,7 +34,8 @@ class RooflineModel final : public CostModel {
 
   const pb::Plan& plan_;
   const pb::Cluster& cluster_;
-  std::vector<Ring> rings_;  // of the plan's groups
+  std::vector<Ring> rings_;            // of the plan's groups
+  std::vector<Seconds> kernel_times_;  // of the plan's kernels
 };
 
 }  // namespace foreshard::sim

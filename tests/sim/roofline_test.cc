@@ -103,12 +103,26 @@ TEST(Roofline, TheFirstFloatingPointOperandDecidesTheType) {
 
 TEST(Roofline, AttentionHasItsOwnEfficiency) {
   EXPECT_DOUBLE_EQ(KernelSeconds(R"pb(
-                     name: "attention_flash"
+                     name: "flash_attention"
                      operands { dtype: BF16 }
                      flops: 50
                      matmul: true
                    )pb"),
                    50 / (100 * 0.25) + 0.125);
+}
+
+TEST(Roofline, AKernelOutsideTheLibrarySaysWhetherItIsAProduct) {
+  EXPECT_DOUBLE_EQ(KernelSeconds(R"pb(
+                     name: "stand-in"
+                     operands { dtype: BF16 }
+                     flops: 50
+                     matmul: true
+                   )pb"),
+                   1 + 0.125);
+  EXPECT_DOUBLE_EQ(KernelSeconds(R"pb(name: "stand-in"
+                                      operands { dtype: BF16 }
+                                      flops: 50)pb"),
+                   5 + 0.125);
 }
 
 TEST(Roofline, OtherKernelsComputeOnTheFp32Units) {
