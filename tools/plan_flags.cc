@@ -52,7 +52,7 @@ void AddTrainingFlags(CLI::App& app, PlanFlags* flags) {
   AddChoice(app, "--optimizer", &r.optimizer, {"adamw", "none"}, "Optimizer (adamw)");
   AddChoice(app, "--optimizer-impl", &r.optimizer_impl, {"fused", "foreach"},
             "Its implementation (fused)");
-  AddChoice(app, "--loss", &r.loss, {"cross_entropy_fp32", "cross_entropy", "sum_fp32", "none"},
+  AddChoice(app, "--loss", &r.loss, {"cross_entropy_fp32", "cross_entropy", "sum_fp32"},
             "Loss (cross_entropy_fp32)");
   AddChoice(app, "--attention", &r.attention, {"auto", "flash", "efficient", "math"},
             "Attention kernel (auto)");
