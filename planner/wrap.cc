@@ -230,7 +230,8 @@ StatusOr<std::vector<Unit>> MakeUnits(const ModelGraph& graph,
   std::vector<Unit> units;
   for (const WrapRequest& call : calls) {
     ASSIGN_OR_RETURN(Unit unit, maker.Make(call));
-    units.push_back(std::move(unit));
+    // Modules without parameters of their own gather nothing; the root still frames the step.
+    if (!unit.parameters.empty() || unit.is_root) units.push_back(std::move(unit));
   }
   if (units.empty() || !units.back().is_root) {
     return InvalidArgument("wrap: the last call must be on the model itself");
@@ -240,15 +241,20 @@ StatusOr<std::vector<Unit>> MakeUnits(const ModelGraph& graph,
     return *std::min_element(a.modules.begin(), a.modules.end()) <
            *std::min_element(b.modules.begin(), b.modules.end());
   });
+  // A root without parameters gathers nothing. It comes last, so that plans need not list it.
+  if (units.front().is_root && units.front().parameters.empty()) {
+    std::rotate(units.begin(), units.begin() + 1, units.end());
+  }
   return units;
 }
 
 std::vector<int> UnitOfModules(const ModelGraph& graph, const std::vector<Unit>& units) {
   std::vector<int> unit_of(graph.modules.size(), kNone);
   for (size_t u = 0; u < units.size(); ++u) {
+    if (units[u].parameters.empty()) continue;
     for (int m : units[u].modules) unit_of[m] = static_cast<int>(u);
   }
-  for (size_t m = 0; m < graph.modules.size(); ++m) {
+  for (size_t m = 1; m < graph.modules.size(); ++m) {
     if (unit_of[m] == kNone) unit_of[m] = unit_of[graph.modules[m].parent];
   }
   return unit_of;

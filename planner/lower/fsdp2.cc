@@ -15,10 +15,11 @@ Fsdp2::Fsdp2(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& uni
   for (size_t u = 0; u < units.size(); ++u) {
     // The root keeps its parameters after forward unless told otherwise: backward starts there.
     states_[u].reshards_after_forward = units[u].reshard_after_forward.value_or(!units[u].is_root);
+    const auto& parameters = layouts_[u].parameters;
+    if (parameters.empty()) continue;
     builder_.plan()
         .mutable_units(static_cast<int>(u))
         ->set_reshard_after_forward(states_[u].reshards_after_forward);
-    const auto& parameters = layouts_[u].parameters;
     states_[u].gradients.resize(parameters.size());
     for (size_t i = 0; i < parameters.size(); ++i) {
       const ShardedParameter& p = parameters[i];

@@ -54,6 +54,10 @@ std::vector<UnitLayout> LayOut(const ModelGraph& graph, const std::vector<Unit>&
       if (!s.frozen) layout.grad_padded_numel += s.padded_numel;
       layout.parameters.push_back(s);
     }
+    if (units[u].parameters.empty()) {  // an empty root gathers nothing
+      layouts.push_back(std::move(layout));
+      continue;
+    }
     pb::Unit& out = *plan.add_units();
     out.set_name(units[u].name);
     for (int m : units[u].modules) out.add_modules(m);
