@@ -147,8 +147,8 @@ TEST(Roofline, EveryKindOfOpHasItsPrice) {
       {"stream: 0 cast_shard { elems: 2 from: FP32 to: BF16 }", 0.25, 3 + 0.125},
       {"stream: 0 gather_copy_in { elems: 4 dtype: BF16 }", 0.25, 4 + 0.125},
       {"stream: 0 copy_out { elems: 8 dtype: FP32 }", 0.25, 16 + 0.125},
-      {"stream: 0 reduce_copy_in { elems_in: 2 elems_out: 3 from: BF16 to: FP32 }", 0.25,
-       (4 + 12) / 4.0 + 0.125},
+      {"stream: 0 reduce_copy_in { elems_in: 4 elems_out: 3 from: BF16 to: FP32 } in: 0", 0.25,
+       (8 + 12) / 4.0 + 0.125},
       {"stream: 0 grad_finalize { from: FP32 to: BF16 } in: 1 out: 0", 0.25, 6 + 0.125},
       {"stream: 0 grad_finalize { from: FP32 to: FP32 } in: 1 out: 1", 0, 0},
       // 2 s + 3/4 of the full buffer at 16 B/s
