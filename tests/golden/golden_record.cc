@@ -29,6 +29,16 @@ bool IsModelled(const std::string& kind) {
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 
+LayerIndex FindLayer(std::string_view path) {
+  constexpr std::string_view kDigits = "0123456789";
+  for (size_t at = path.find('.'); at != std::string_view::npos; at = path.find('.', at + 1)) {
+    const size_t end = std::min(path.find_first_not_of(kDigits, at + 1), path.size());
+    const bool whole = end == path.size() || path[end] == '.' || path[end] == '+';
+    if (whole && end > at + 1) return {at + 1, end - at - 1};
+  }
+  return {};
+}
+
 std::string Line(const UnitLine& unit) {
   return fmt::format("unit {}: numel {}, shard {}, gathered {}", unit.name, unit.numel,
                      unit.padded_shard_numel, unit.gathered_numel);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "proto/plan.pb.h"
@@ -46,6 +47,14 @@ Event EventOf(const pb::Plan& plan, const pb::Op& op);
 // "bwd all_gather layers.1: 8224 -> 32896 bf16 x4, backward"
 std::string Line(const Event& event);
 std::string KindLine(const Event& event);
+
+// The first element of a module path that is a number: where it starts and how long it is; length 0
+// when there is none. Joined names ("layers.0+layers.1") count as one path.
+struct LayerIndex {
+  size_t at = 0;
+  size_t length = 0;
+};
+LayerIndex FindLayer(std::string_view path);
 
 // True for the kinds that a plan has too.
 bool IsModelled(const std::string& kind);

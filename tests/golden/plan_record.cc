@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <regex>
 
 #include "proto/base/dtype.h"
 #include "proto/oplib/oplib.h"
@@ -105,7 +104,7 @@ Event KindOf(const pb::Plan& plan, const pb::Op& op) {
               "",
               op.reduce_copy_in().elems_in(),
               op.reduce_copy_in().elems_out(),
-              DTypeName(op.reduce_copy_in().from()),
+              DTypeName(op.reduce_copy_in().from(0)),
               DTypeName(op.reduce_copy_in().to()),
               0,
               ""};
@@ -162,9 +161,9 @@ std::string ShortName(std::string_view aten) {
 }
 
 // "model.layers.7.mlp" -> "model.layers.{i}.mlp"
-std::string FoldLayer(const std::string& module) {
-  static const std::regex kIndex(R"(\.\d+(?=\.|$))");
-  return std::regex_replace(module, kIndex, ".{i}");
+std::string FoldLayer(std::string module) {
+  const LayerIndex layer = FindLayer(module);
+  return layer.length == 0 ? module : module.replace(layer.at, layer.length, "{i}");
 }
 
 // Follows which op made each activation that is alive.

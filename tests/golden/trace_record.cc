@@ -1,8 +1,6 @@
 // The record of a trace: small traces list events, traces of whole models fold layers.
 #include <fmt/format.h>
 
-#include <regex>
-
 #include "tests/golden/golden_record.h"
 
 namespace foreshard::golden {
@@ -68,12 +66,11 @@ Event SmallEvent(const json& e) {
 }
 
 // The unit of a row that is repeated: its layer index moves.
-std::string MoveLayer(const std::string& unit, int by) {
-  static const std::regex kIndex(R"(\.(\d+)(\.|\+|$))");
-  std::smatch match;
-  if (by == 0 || !std::regex_search(unit, match, kIndex)) return unit;
-  return fmt::format("{}.{}{}{}", match.prefix().str(), std::stoi(match[1].str()) + by,
-                     match[2].str(), match.suffix().str());
+std::string MoveLayer(std::string unit, int by) {
+  const LayerIndex layer = FindLayer(unit);
+  if (layer.length == 0) return unit;
+  const int index = std::stoi(unit.substr(layer.at, layer.length));
+  return unit.replace(layer.at, layer.length, fmt::to_string(index + by));
 }
 
 Event CollectiveEvent(const json& row, int moved) {
