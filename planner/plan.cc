@@ -96,7 +96,52 @@ StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
   return d;
 }
 
+// Byte counts stay far inside 64 bits.
+Status CheckExtents(const ModelGraph& graph) {
+  constexpr double kMaxElements = 1e15;
+  const auto check = [&](double elements, const std::string& what) {
+    if (elements <= kMaxElements) return OkStatus();
+    return InvalidArgument(
+        fmt::format("seq: {} would have {:.3g} elements, more than {:.0g}; lower seq or micro-batch",
+                    what, elements, kMaxElements));
+  };
+  for (const GraphOp& op : graph.ops) {
+    const std::string& where = graph.modules[op.module].path;
+    for (ValueId v : op.out) {
+      double elements = 1;
+      for (int64_t d : graph.values[v].shape) elements *= static_cast<double>(d);
+      RETURN_IF_ERROR(check(elements, "a tensor of " + where));
+    }
+    if (op.kind != OpKind::kAttention) continue;
+    const Dims& q = graph.values[op.in[0]].shape;
+    const double rows = static_cast<double>(q[0]) * static_cast<double>(q[1]);
+    const double scores = rows * static_cast<double>(q[2]) * static_cast<double>(q[2]);
+    if (op.backend == "math" || scores > kMaxElements) {
+      RETURN_IF_ERROR(check(scores, "attention scores of " + where));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckUnitsRunOnce(const ModelGraph& graph, const std::vector<Unit>& units) {
+  std::vector<int> runs(graph.modules.size(), 0);
+  for (const GraphItem& item : graph.items) {
+    if (item.kind == GraphItem::Kind::kEnter) ++runs[item.index];
+  }
+  for (const Unit& unit : units) {
+    for (int m : unit.modules) {
+      if (runs[m] == 1) continue;
+      return InvalidArgument(fmt::format(
+          "wrap: module \"{}\" runs {} times in a forward; units that run other than once are not "
+          "modelled yet",
+          graph.modules[m].path, runs[m]));
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckModel(const ModelGraph& graph, const StepDecisions& d) {
+  RETURN_IF_ERROR(CheckExtents(graph));
   if (graph.outputs.empty()) return InvalidInput("model: returns nothing");
   if (!ValuesNeedingGrad(graph)[graph.outputs[0]]) {
     return InvalidInput("model: its output does not depend on a trainable parameter");
@@ -154,6 +199,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) 
   ASSIGN_OR_RETURN(const std::vector<WrapRequest> calls,
                    WrapCalls(graph, model.block_class(), request));
   ASSIGN_OR_RETURN(const std::vector<Unit> units, MakeUnits(graph, calls));
+  RETURN_IF_ERROR(CheckUnitsRunOnce(graph, units));
   pb::Plan plan;
   FillHeader(model, graph, *plan.mutable_header());
   RecordDecisions(request, decisions, calls, *plan.mutable_decisions());

@@ -241,6 +241,7 @@ Tensor Eager::FitGradient(const Edge& edge, Tensor gradient) {
 
 void Eager::Deliver(const Edge& edge, Tensor gradient, GradientHooks& hooks) {
   if (edge.parameter >= 0) {
+    gradient = ops::Dense(*this, gradient);
     LeafState& leaf = leaves_[edge.parameter];
     leaf.gradient = leaf.gradient ? AddGradients(std::move(leaf.gradient), std::move(gradient))
                                   : std::move(gradient);

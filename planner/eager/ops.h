@@ -61,6 +61,8 @@ Tensor FusedCrossEntropy(Eager& e, const Tensor& logits, const Tensor& labels);
 
 // ---- for the engine
 Tensor SumTo(Eager& e, const Tensor& gradient, const Dims& shape);
+// A copy of a gradient whose elements share memory (an expanded sum); others as they are.
+Tensor Dense(Eager& e, const Tensor& gradient);
 Tensor CastGradient(Eager& e, const Tensor& gradient, DType to);
 
 }  // namespace foreshard::ops

@@ -130,6 +130,13 @@ Tensor Contiguous(Eager& e, const Tensor& x) {
   return out;
 }
 
+Tensor Dense(Eager& e, const Tensor& gradient) {
+  for (int i = 0; i < gradient.shape().size(); ++i) {
+    if (gradient.shape()[i] > 1 && gradient->strides[i] == 0) return Clone(e, gradient);
+  }
+  return gradient;
+}
+
 namespace {
 // Gradient of repeated heads: the copies are summed, then the repeated dimension folded away.
 void RepeatBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {

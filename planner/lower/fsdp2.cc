@@ -210,14 +210,14 @@ void Fsdp2::Reduce(int unit) {
   std::vector<BufferId> gradients;
   int64_t elems_in = 0;
   int64_t elems_out = 0;
-  DType from = sharding_.compute;
+  std::vector<int> dtypes;
   Tensor last;
   for (size_t i = 0; i < s.gradients.size(); ++i) {
     if (!s.gradients[i]) continue;
+    dtypes.push_back(ToProto(s.gradients[i].dtype()));
     gradients.push_back(eager_.buffer(s.gradients[i]));
     elems_in += layouts_[unit].parameters[i].numel;
     elems_out += layouts_[unit].parameters[i].padded_numel;
-    from = s.gradients[i].dtype();
     last = s.gradients[i];
   }
   if (gradients.empty()) return;
@@ -228,7 +228,7 @@ void Fsdp2::Reduce(int unit) {
   pb::ReduceCopyIn& copy = *op.mutable_reduce_copy_in();
   copy.set_elems_in(elems_in);
   copy.set_elems_out(elems_out);
-  copy.set_from(ToProto(from));
+  copy.mutable_from()->Add(dtypes.begin(), dtypes.end());
   copy.set_to(ToProto(sharding_.reduce));
   for (Tensor& g : s.gradients) g.reset();
   if (!sharding_.behaviour.last_gradient_survives_reduction) last.reset();

@@ -44,12 +44,12 @@ class StepLowering {
                             d_.original,  d_.compute, d_.reduce};
     Fsdp2 fsdp(eager, graph_, units_, std::move(layouts), sharding);
     ForwardPass forward(eager, graph_, units_, fsdp, *d_.profile, d_.attention, d_.compute);
-    AddInputs(eager, forward);
+    const Tensor labels = AddInputs(eager, forward);
     AddWorkspace();
 
     builder_.BeginSegment("step");
     builder_.SetPhase(pb::FORWARD);
-    Tensor loss = Loss(eager, forward.Run());
+    Tensor loss = Loss(eager, forward.Run(), labels);
     for (BufferId b : eager.LiveBuffers()) builder_.buffer(b).set_category(pb::ACTIVATION);
     builder_.SetPhase(pb::BACKWARD);
     eager.Backward(loss, fsdp);
@@ -93,7 +93,8 @@ class StepLowering {
     return eager.External(buffer, dtype, shape);
   }
 
-  void AddInputs(Eager& eager, ForwardPass& forward) {
+  // Feeds the model's inputs to `forward` and returns the labels, where the loss has any.
+  Tensor AddInputs(Eager& eager, ForwardPass& forward) {
     std::vector<Tensor> inputs;
     for (const GraphInput& input : graph_.inputs) {
       const GraphValue& value = graph_.values[input.value];
@@ -101,11 +102,13 @@ class StepLowering {
       inputs.push_back(AddInput(eager, input.name, value.shape, dtype, RuleOf(input.kind)));
     }
     forward.SetInputs(std::move(inputs));
-    if (d_.loss == pb::CROSS_ENTROPY || d_.loss == pb::CROSS_ENTROPY_FP32) {
-      labels_ =
-          AddInput(eager, "labels", {graph_.batch * graph_.seq}, DType::kInt64, pb::Input::LABELS);
+    Tensor labels;
+    if (d_.loss != pb::SUM_FP32) {
+      labels = AddInput(eager, "labels", {graph_.batch * graph_.seq}, DType::kInt64,
+                        pb::Input::LABELS);
     }
     AddModuleBuffers(eager, forward);
+    return labels;
   }
 
   void AddModuleBuffers(Eager& eager, ForwardPass& forward) {
@@ -130,7 +133,7 @@ class StepLowering {
   }
 
   // The loss is computed outside the model; the model's output is not held beyond its use.
-  Tensor Loss(Eager& eager, Tensor output) {
+  Tensor Loss(Eager& eager, Tensor output, const Tensor& labels) {
     builder_.SetModule(-1);
     eager.set_in_loss(true);
     Tensor loss;
@@ -142,7 +145,7 @@ class StepLowering {
       Tensor rows = ops::Reshape(eager, output, {output.numel() / classes, classes});
       output.reset();
       if (d_.loss == pb::CROSS_ENTROPY_FP32) rows = ops::Cast(eager, rows, DType::kFp32);
-      loss = d_.profile->cross_entropy(eager, rows, labels_);
+      loss = d_.profile->cross_entropy(eager, rows, labels);
     }
     eager.set_in_loss(false);
     return loss;
@@ -171,7 +174,6 @@ class StepLowering {
   const StepDecisions& d_;
   PlanBuilder builder_;
   Streams streams_{};
-  Tensor labels_;
 };
 
 }  // namespace

@@ -119,8 +119,7 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
       return CopyTime(2 * SizeOfElements(op.copy_out().elems(), op.copy_out().dtype()));
     case pb::Op::kReduceCopyIn: {
       const pb::ReduceCopyIn& copy = op.reduce_copy_in();
-      return CopyTime(SizeOfElements(copy.elems_in(), copy.from()) +
-                      SizeOfElements(copy.elems_out(), copy.to()));
+      return CopyTime(Total(op.in()) + SizeOfElements(copy.elems_out(), copy.to()));
     }
     case pb::Op::kReduceScatter:
       return CollectiveTime(
