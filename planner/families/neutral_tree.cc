@@ -28,10 +28,8 @@ class Field {
       : value_(&value), pointer_(std::move(pointer)), origin_(origin) {}
 
   Status Expected(std::string_view expected) const {
-    std::string found = value_->dump(-1, ' ', true, json::error_handler_t::replace);
-    if (found.size() > 40) found = found.substr(0, 40) + "...";
     return InvalidInput(
-        fmt::format("{}: {}: found {}, expected {}", origin_, pointer_, found, expected));
+        fmt::format("{}: {}: found {}, expected {}", origin_, pointer_, Show(), expected));
   }
 
   bool Has(const char* name) const {
@@ -70,6 +68,16 @@ class Field {
   bool Is(const json& value) const { return *value_ == value; }
 
  private:
+  // The value on one line. Only a flat one is written out: dumping recurses as deep as the file.
+  std::string Show() const {
+    if (value_->is_object()) return "an object";
+    for (const json& element : *value_) {
+      if (element.is_structured()) return "an array";
+    }
+    std::string text = value_->dump(-1, ' ', true, json::error_handler_t::replace);
+    return text.size() > 40 ? text.substr(0, 40) + "..." : text;
+  }
+
   const json* value_;
   std::string pointer_;
   std::string_view origin_;

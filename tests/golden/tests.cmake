@@ -10,3 +10,7 @@ if(TARGET foreshard_planner AND TARGET foreshard_plan_check)
   add_test(NAME golden_test COMMAND golden_test)
   set_tests_properties(golden_test PROPERTIES LABELS "golden")
 endif()
+
+foreshard_test(neutral_tree_test
+  SOURCES golden/neutral_tree_test.cc
+  DEPS foreshard_model_sources)
