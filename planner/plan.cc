@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/assumptions.h"
 #include "planner/graph/analysis.h"
 #include "planner/lower/step.h"
 #include "proto/base/text.h"
@@ -175,6 +176,7 @@ void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
   out.set_micro_batch(r.micro_batch);
   out.set_seq(r.seq);
   out.set_arch(d.arch);
+  for (const std::string& sentence : Assumptions(r, d)) out.add_assumptions(sentence);
 }
 
 void FillHeader(const pb::Model& model, const ModelGraph& graph, pb::Header& header) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/base/units_text.h"
 #include "proto/base/dtype.h"
 #include "sim/cost/roofline.h"
 #include "sim/program.h"
@@ -155,21 +156,17 @@ void ReportBuilder::AddCollectives(ProgramId program) {
 
 void ReportBuilder::AddAssumptions(bool settled) {
   const pb::Efficiency& efficiency = cluster_.gpu().efficiency();
+  report_.mutable_assumptions()->CopyFrom(plan_.decisions().assumptions());
   report_.add_assumptions(
-      "time is first order and not calibrated: each kernel takes as long as its arithmetic or its "
-      "memory traffic, collectives are rings of constant latency and bandwidth");
+      "time: roofline kernels and rings of constant rate, first order, not calibrated");
   report_.add_assumptions(fmt::format(
-      "shares of the peak on {}: matrix products {}, attention {}, memory {} (origins beside the "
-      "numbers in the cluster's description)",
-      cluster_.gpu().name(), efficiency.matmul(), efficiency.attention(), efficiency.memory()));
+      "shares of peak: matrix products {}, attention {}, memory {} (origins in the cluster's file)",
+      efficiency.matmul(), efficiency.attention(), efficiency.memory()));
   report_.add_assumptions(
-      fmt::format("{} bytes of every GPU are reserved for context, communicators and libraries: "
-                  "declared, not modelled",
-                  cluster_.gpu().reserve_bytes()));
-  report_.add_assumptions(
-      "peak memory is what the program allocates; blocks that an allocator keeps are not in it");
-  report_.add_assumptions("ranks are identical: no stragglers, no jitter");
-  report_.add_assumptions("communication and computation do not slow each other down");
+      fmt::format("reserve: {} for context, communicators and libraries is declared, not modelled",
+                  FormatBytes(Bytes(cluster_.gpu().reserve_bytes()))));
+  report_.add_assumptions("peak: what the program allocates, not what an allocator keeps beyond");
+  report_.add_assumptions("ranks are identical; communication and compute do not slow each other");
   if (!settled) {
     report_.add_assumptions("successive steps still differ in time; one of the last is reported");
   }

@@ -8,12 +8,6 @@
 namespace foreshard {
 namespace {
 
-// What cuBLAS takes from the caching allocator for the stream it runs on, PyTorch's defaults:
-// 2 x 4 MiB + 8 x 16 KiB before Hopper (":4096:2:16:8"), 32 MiB from sm90 on (CUDAContext sources).
-int64_t CublasWorkspaceBytes(const std::string& arch) {
-  return arch < "sm90" && arch.size() == 4 ? 8519680 : 33554432;
-}
-
 pb::Input::Rule RuleOf(pb::ModelInput::Kind kind) {
   switch (kind) {
     case pb::ModelInput::TOKENS:
@@ -177,6 +171,11 @@ class StepLowering {
 };
 
 }  // namespace
+
+int64_t CublasWorkspaceBytes(const std::string& arch) {
+  const bool before_hopper = arch.starts_with("sm") && arch.size() == 4 && arch < "sm90";
+  return before_hopper ? 8519680 : 33554432;
+}
 
 void LowerStep(const pb::Model& model, const ModelGraph& graph, const std::vector<Unit>& units,
                const StepDecisions& decisions, pb::Plan& plan) {

@@ -45,13 +45,15 @@ std::string Bar(int64_t part, int64_t whole, int width) {
   return std::string(static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * width)), '#');
 }
 
+// Ranks fill nodes in order, so only the last can hold fewer.
 std::string Nodes(const pb::Setup& setup) {
   if (setup.ranks_per_node().empty()) return "";
-  const auto [low, high] = std::ranges::minmax_element(setup.ranks_per_node());
-  const std::string each =
-      *low == *high ? fmt::format("{}", *low) : fmt::format("{} to {}", *low, *high);
   const int nodes = setup.ranks_per_node_size();
-  return fmt::format(", {} node{} of {}", nodes, nodes == 1 ? "" : "s", each);
+  const int full = setup.ranks_per_node(0);
+  const int last = setup.ranks_per_node(nodes - 1);
+  if (full == last) return fmt::format(", {} node{} of {}", nodes, nodes == 1 ? "" : "s", full);
+  if (nodes == 2) return fmt::format(", 2 nodes: {} + {}", full, last);
+  return fmt::format(", {} nodes: {} x {} + {}", nodes, nodes - 1, full, last);
 }
 
 std::string Headline(const pb::Report& report, const Style& style) {
@@ -96,7 +98,7 @@ std::string Place(const pb::OpRef& op) {
       fmt::format("program {}, {}, {}", op.program(), PhaseName(op.phase()), op.kind());
   if (!op.kernel().empty()) text += " " + op.kernel();
   if (!op.module().empty()) text += ", module " + op.module();
-  if (!op.unit().empty()) text += ", unit " + op.unit();
+  if (!op.unit().empty() && !op.module().starts_with(op.unit())) text += ", unit " + op.unit();
   return text + fmt::format(" (op {} of segment {})", op.op(), op.segment());
 }
 
@@ -114,17 +116,20 @@ std::string Live(const pb::Peak& peak, const Style& style) {
   return text + table.Render(2, style.width);
 }
 
+// The steady program only: the first step differs by the optimizer's state (in the JSON).
 std::string Phases(const pb::Report& report, const Style& style) {
-  if (report.phases().empty()) return "";
-  TextTable table(
-      {Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
-  table.AddRow({"program", "phase", "start", "end", "peak", "of it managed"});
+  TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"phase", "start", "end", "peak", "of it managed by sharding"});
+  bool any = false;
   for (const pb::PhaseMemory& phase : report.phases()) {
-    table.AddRow({phase.program(), PhaseName(phase.phase()), style.Number(phase.start_bytes()),
+    if (phase.program() != "steady") continue;
+    any = true;
+    table.AddRow({PhaseName(phase.phase()), style.Number(phase.start_bytes()),
                   style.Number(phase.end_bytes()), style.Number(phase.peak_bytes()),
                   style.Number(phase.managed_peak_bytes())});
   }
-  return "\nMemory by phase, " + style.unit() + "\n" + table.Render(2, style.width);
+  if (!any) return "";
+  return "\nMemory of a steady step, " + style.unit() + "\n" + table.Render(2, style.width);
 }
 
 std::string Timing(const pb::Timing& t, const Style& style) {
@@ -168,9 +173,9 @@ std::string Collectives(const pb::Report& report, const Style& style) {
 
 std::string Assumptions(const pb::Report& report, const Style& style) {
   if (report.assumptions().empty()) return "";
-  std::string all;
-  for (const std::string& one : report.assumptions()) all += (all.empty() ? "" : "; ") + one;
-  return "\nAssumptions\n" + Wrapped(all, "  ", style.width);
+  std::string text = "\nAssumptions\n";
+  for (const std::string& one : report.assumptions()) text += Wrapped(one, "  ", style.width);
+  return text;
 }
 
 }  // namespace

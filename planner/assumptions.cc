@@ -1,0 +1,57 @@
+#include "planner/assumptions.h"
+
+#include <fmt/format.h>
+
+namespace foreshard {
+namespace {
+
+std::string Precision(const StepDecisions& d) {
+  return fmt::format("precision: parameters sharded in {}, gathered and computed in {}, gradients "
+                     "reduced in {}",
+                     Name(d.original), Name(d.compute), Name(d.reduce));
+}
+
+std::string Step(const StepDecisions& d) {
+  if (d.optimizer == pb::OPTIMIZER_NONE) return "step: no optimizer, one micro-batch, nothing recomputed";
+  return fmt::format("step: AdamW ({}) with state in {}, no gradient clipping, one micro-batch, nothing recomputed",
+                     d.optimizer_impl == pb::FUSED ? "fused" : "foreach", Name(d.original));
+}
+
+std::string Loss(const StepDecisions& d) {
+  switch (d.loss) {
+    case pb::SUM_FP32:
+      return "loss: sum of the output in fp32";
+    case pb::CROSS_ENTROPY_FP32:
+      return "loss: cross entropy of fp32 logits, outside the model; logits are not held beyond it";
+    default:
+      return "loss: cross entropy in the logits' dtype, outside the model";
+  }
+}
+
+std::string Library(const PlanRequest& r, const StepDecisions& d) {
+  std::string text = fmt::format("library: FSDP2 of torch {}", d.behaviour.torch);
+  if (!r.torch.starts_with(d.behaviour.torch)) {
+    text += fmt::format(", the newest known profile not above {}", r.torch);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> Assumptions(const PlanRequest& r, const StepDecisions& d) {
+  std::vector<std::string> out = {
+      Library(r, d),
+      Precision(d),
+      Step(d),
+      Loss(d),
+      fmt::format("kernels: {}, eager; attention {}{}", d.profile->name, d.attention.name,
+                  d.attention.reason.empty() ? "" : " (auto: " + d.attention.reason + ")")};
+  if (d.profile->library_workspaces) {
+    out.push_back(fmt::format(
+        "workspace: {} bytes of cuBLAS on {}, the scratch of attention's backward, nothing else",
+        CublasWorkspaceBytes(d.arch), d.arch));
+  }
+  return out;
+}
+
+}  // namespace foreshard
