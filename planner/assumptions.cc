@@ -6,15 +6,19 @@ namespace foreshard {
 namespace {
 
 std::string Precision(const StepDecisions& d) {
-  return fmt::format("precision: parameters sharded in {}, gathered and computed in {}, gradients "
-                     "reduced in {}",
-                     Name(d.original), Name(d.compute), Name(d.reduce));
+  return fmt::format(
+      "precision: parameters sharded in {}, gathered and computed in {}, gradients "
+      "reduced in {}",
+      Name(d.original), Name(d.compute), Name(d.reduce));
 }
 
 std::string Step(const StepDecisions& d) {
-  if (d.optimizer == pb::OPTIMIZER_NONE) return "step: no optimizer, one micro-batch, nothing recomputed";
-  return fmt::format("step: AdamW ({}) with state in {}, no gradient clipping, one micro-batch, nothing recomputed",
-                     d.optimizer_impl == pb::FUSED ? "fused" : "foreach", Name(d.original));
+  if (d.optimizer == pb::OPTIMIZER_NONE)
+    return "step: no optimizer, one micro-batch, nothing recomputed";
+  return fmt::format(
+      "step: AdamW ({}) with state in {}, no gradient clipping, one micro-batch, nothing "
+      "recomputed",
+      d.optimizer_impl == pb::FUSED ? "fused" : "foreach", Name(d.original));
 }
 
 std::string Loss(const StepDecisions& d) {
@@ -40,10 +44,7 @@ std::string Library(const PlanRequest& r, const StepDecisions& d) {
 
 std::vector<std::string> Assumptions(const PlanRequest& r, const StepDecisions& d) {
   std::vector<std::string> out = {
-      Library(r, d),
-      Precision(d),
-      Step(d),
-      Loss(d),
+      Library(r, d), Precision(d), Step(d), Loss(d),
       fmt::format("kernels: {}, eager; attention {}{}", d.profile->name, d.attention.name,
                   d.attention.reason.empty() ? "" : " (auto: " + d.attention.reason + ")")};
   if (d.profile->library_workspaces) {

@@ -102,9 +102,9 @@ Status CheckExtents(const ModelGraph& graph) {
   constexpr double kMaxElements = 1e15;
   const auto check = [&](double elements, const std::string& what) {
     if (elements <= kMaxElements) return OkStatus();
-    return InvalidArgument(
-        fmt::format("seq: {} would have {:.3g} elements, more than {:.0g}; lower seq or micro-batch",
-                    what, elements, kMaxElements));
+    return InvalidArgument(fmt::format(
+        "seq: {} would have {:.3g} elements, more than {:.0g}; lower seq or micro-batch", what,
+        elements, kMaxElements));
   };
   for (const GraphOp& op : graph.ops) {
     const std::string& where = graph.modules[op.module].path;

@@ -39,8 +39,8 @@ struct PlanRequest {
   std::optional<DType> reduce_dtype = DType::kFp32;  // nullopt = the library's default
   std::string optimizer = "adamw";                   // adamw, none
   std::string optimizer_impl = "fused";              // fused, foreach
-  std::string loss = "cross_entropy_fp32";  // sum_fp32, cross_entropy_fp32, cross_entropy
-  std::string arch = "sm80";                // sizes library workspaces, see docs/kernel-profiles.md
+  std::string loss = "cross_entropy_fp32";           // sum_fp32, cross_entropy_fp32, cross_entropy
+  std::string arch = "sm80";  // sizes library workspaces, see docs/kernel-profiles.md
 };
 
 // Lowers the model. Errors are kInvalidArgument for choices that PyTorch or this version refuses

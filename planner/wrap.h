@@ -31,7 +31,8 @@ StatusOr<std::vector<WrapRequest>> WrapCalls(const ModelGraph& graph,
 StatusOr<std::vector<Unit>> MakeUnits(const ModelGraph& graph,
                                       const std::vector<WrapRequest>& calls);
 
-// Per module, the unit with parameters of its nearest wrapped ancestor (itself included), else kNone.
+// Per module, the unit with parameters of its nearest wrapped ancestor (itself included), else
+// kNone.
 std::vector<int> UnitOfModules(const ModelGraph& graph, const std::vector<Unit>& units);
 
 }  // namespace foreshard

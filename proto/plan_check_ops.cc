@@ -205,8 +205,8 @@ Status CheckGradients(const OpContext& c) {
   const pb::Op& op = c.op();
   const pb::ReduceCopyIn& copy = op.reduce_copy_in();
   if (copy.from_size() != op.in_size()) {
-    return c.Broken("collective", fmt::format("{} dtypes for {} gradients", copy.from_size(),
-                                              op.in_size()));
+    return c.Broken("collective",
+                    fmt::format("{} dtypes for {} gradients", copy.from_size(), op.in_size()));
   }
   int64_t elems = 0;
   for (int i = 0; i < op.in_size(); ++i) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "proto/base/units_text.h"
 #include "proto/base/dtype.h"
+#include "proto/base/units_text.h"
 #include "sim/cost/roofline.h"
 #include "sim/program.h"
 

@@ -9,9 +9,19 @@ namespace {
 
 using nlohmann::json;
 
+bool Nests(const json& value) {
+  if (!value.is_structured()) return false;
+  for (const json& element : value) {
+    if (element.is_structured()) return true;
+  }
+  return false;
+}
+
 // The value as JSON on one line, shortened: errors are for reading.
 std::string Show(const json& value) {
   constexpr size_t kShown = 40;
+  // Printing recurses as deep as a value nests, and a hostile file nests deep.
+  if (Nests(value)) return fmt::format("nested values, {} at the top", value.size());
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
   if (text.size() > kShown) text = text.substr(0, kShown) + "...";
   return text;

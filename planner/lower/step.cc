@@ -98,8 +98,8 @@ class StepLowering {
     forward.SetInputs(std::move(inputs));
     Tensor labels;
     if (d_.loss != pb::SUM_FP32) {
-      labels = AddInput(eager, "labels", {graph_.batch * graph_.seq}, DType::kInt64,
-                        pb::Input::LABELS);
+      labels =
+          AddInput(eager, "labels", {graph_.batch * graph_.seq}, DType::kInt64, pb::Input::LABELS);
     }
     AddModuleBuffers(eager, forward);
     return labels;

@@ -57,6 +57,11 @@ TEST(HfConfig, ShortensLongValuesInErrors) {
   EXPECT_THAT(message, testing::HasSubstr("xxx..."));
 }
 
+TEST(HfConfig, DeepNestingIsRefusedNotPrinted) {
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_THAT(SizeError(deep), testing::HasSubstr("found nested values, 1 at the top"));
+}
+
 TEST(HfConfig, NullIsAbsent) {
   const HfConfig config = Config(R"({"model_type": "llama", "head_dim": null, "bias": null})");
   EXPECT_FALSE(config.OptionalSize({"head_dim"})->has_value());

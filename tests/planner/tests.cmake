@@ -1,1 +1,10 @@
 include(${CMAKE_CURRENT_LIST_DIR}/model_sources.cmake)
+
+add_library(foreshard_plan_helpers STATIC testing/tree_model.cc planner/plan_helpers.cc)
+target_link_libraries(foreshard_plan_helpers PUBLIC
+  foreshard_planner foreshard_sim foreshard_plan_check foreshard_model_sources
+  PRIVATE foreshard_options GTest::gtest)
+
+foreshard_test(planner_test
+  SOURCES planner/oracles_test.cc
+  DEPS foreshard_plan_helpers)
