@@ -176,6 +176,9 @@ void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
   out.set_micro_batch(r.micro_batch);
   out.set_seq(r.seq);
   out.set_arch(d.arch);
+  if (r.reshard_after_forward) {
+    out.set_reshard_after_forward(*r.reshard_after_forward ? "true" : "false");
+  }
   for (const std::string& sentence : Assumptions(r, d)) out.add_assumptions(sentence);
 }
 

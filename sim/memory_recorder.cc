@@ -43,7 +43,16 @@ bool IsManaged(pb::Category category) {
 }
 
 MemoryRecorder::MemoryRecorder(const pb::Plan& plan, const Program& program, int32_t steps)
-    : program_(program), recorded_steps_(steps), replay_(MakeReplay(plan)) {}
+    : program_(program), recorded_steps_(steps), replay_(MakeReplay(plan)) {
+  for (int s = 0; s < plan.segments_size(); ++s) {
+    const pb::Segment& segment = plan.segments(s);
+    for (int i = 0; i < segment.ops_size(); ++i) {
+      for (const pb::Settle& settle : segment.ops(i).settles()) {
+        settlements_.push_back({SegmentId(s), i, settle.buffer(), settle.category()});
+      }
+    }
+  }
+}
 
 void MemoryRecorder::OpBegun(const OpInstance& op, SimTime) {
   if (op.step >= recorded_steps_) return;
@@ -54,10 +63,22 @@ void MemoryRecorder::OpBegun(const OpInstance& op, SimTime) {
   phase_ids_.push_back(id);
 }
 
+int64_t MemoryRecorder::Remember(const OpInstance& op) {
+  if (ops_.empty() || ops_.back().sequence != op.sequence) ops_.push_back(op);
+  return static_cast<int64_t>(ops_.size()) - 1;
+}
+
+void MemoryRecorder::OpIssued(const OpInstance& op, SimTime) {
+  if (op.step >= recorded_steps_) return;
+  for (const Settlement& s : settlements_) {
+    if (s.segment != op.segment || s.position != op.position) continue;
+    replay_.Settle(s.buffer, MemoryClass(s.category, false), Remember(op));
+  }
+}
+
 void MemoryRecorder::BufferAllocated(BufferId buffer, const OpInstance& op, SimTime) {
   if (op.step >= recorded_steps_) return;
-  if (ops_.empty() || ops_.back().sequence != op.sequence) ops_.push_back(op);
-  replay_.Allocate(static_cast<int32_t>(buffer), static_cast<int64_t>(ops_.size()) - 1);
+  replay_.Allocate(static_cast<int32_t>(buffer), Remember(op));
 }
 
 void MemoryRecorder::BufferFreed(BufferId buffer, const OpInstance& op, SimTime) {

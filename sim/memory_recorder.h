@@ -39,6 +39,7 @@ class MemoryRecorder final : public Listener {
   const OpInstance& OpAt(int64_t op) const { return ops_[static_cast<size_t>(op)]; }
 
   void OpBegun(const OpInstance&, SimTime) override;
+  void OpIssued(const OpInstance&, SimTime) override;
   void BufferAllocated(BufferId, const OpInstance&, SimTime) override;
   void BufferFreed(BufferId, const OpInstance&, SimTime) override;
   void StepEnded(int32_t step, SimTime) override;
@@ -48,7 +49,15 @@ class MemoryRecorder final : public Listener {
   int32_t recorded_steps_;
   MemoryReplay replay_;
   std::vector<PhaseId> phase_ids_;
-  std::vector<OpInstance> ops_;  // those that allocate
+  std::vector<OpInstance> ops_;  // those that allocate or settle
+  int64_t Remember(const OpInstance& op);
+  struct Settlement {
+    SegmentId segment;
+    int32_t position;  // in the segment
+    int32_t buffer;
+    pb::Category category;
+  };
+  std::vector<Settlement> settlements_;  // of the plan; few
 };
 
 }  // namespace foreshard::sim

@@ -85,6 +85,7 @@ void ReportBuilder::AddSetup() {
   setup.set_micro_batch(plan_.decisions().micro_batch());
   setup.set_seq(plan_.decisions().seq());
   setup.set_wrap_policy(plan_.decisions().wrap_policy());
+  setup.set_reshard_after_forward(plan_.decisions().reshard_after_forward());
 }
 
 pb::OpRef ReportBuilder::Refer(const OpInstance& instance) const {

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "proto/cluster.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
 #include "sim/memory_recorder.h"
 #include "sim/step_meter.h"
+#include "sim/unit_meter.h"
 
 namespace foreshard::sim {
 
@@ -21,6 +25,8 @@ class ReportBuilder {
   void AddMemory(const MemoryRecorder& memory);
   // Timing of one step of `program`, and its collectives.
   void AddTiming(const StepTime& step, ProgramId program);
+  // What each unit did in that step: one entry a unit of the plan.
+  void AddUnits(const std::vector<UnitTime>& units, ProgramId program);
   // `settled`: two successive steps took the same time.
   void AddAssumptions(bool settled);
 
@@ -32,7 +38,8 @@ class ReportBuilder {
   void AddFit(Bytes peak);
   void AddPhase(const PhaseWatermarks& phase, const PhaseId& id, const MemoryRecorder& memory);
   void AddCollectives(ProgramId program);
-  std::string OwnerOf(const pb::Buffer& buffer) const;
+  void AddUnitTraffic(ProgramId program);
+  std::string OwnerOf(const pb::Buffer& buffer, pb::Category category) const;
 
   const pb::Plan& plan_;
   const pb::Cluster& cluster_;

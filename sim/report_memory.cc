@@ -119,9 +119,11 @@ void ReportBuilder::AddPeak(const MemoryRecorder& memory) {
   std::map<std::pair<int, std::string>, pb::LiveGroup> groups;
   for (int32_t index : memory.replay().AliveAtPeak()) {
     const pb::Buffer& buffer = plan_.buffers(index);
-    pb::LiveGroup& group = groups[{buffer.category(), OwnerOf(buffer)}];
-    group.set_category(buffer.category());
-    group.set_owner(OwnerOf(buffer));
+    const pb::Category category = CategoryOf(memory.replay().ClassAtPeak(index));
+    const std::string owner = OwnerOf(buffer, category);
+    pb::LiveGroup& group = groups[{category, owner}];
+    group.set_category(category);
+    group.set_owner(owner);
     group.set_count(group.count() + 1);
     group.set_bytes(group.bytes() + buffer.bytes());
   }
@@ -133,8 +135,8 @@ void ReportBuilder::AddPeak(const MemoryRecorder& memory) {
 }
 
 // Blocks of one class are alike, so what they hold is shown together.
-std::string ReportBuilder::OwnerOf(const pb::Buffer& buffer) const {
-  if (IsManaged(buffer.category())) {
+std::string ReportBuilder::OwnerOf(const pb::Buffer& buffer, pb::Category category) const {
+  if (IsManaged(category)) {
     return buffer.has_unit() ? plan_.units(buffer.unit()).name() : "";
   }
   return buffer.has_module() ? plan_.modules(buffer.module()).class_() : "";

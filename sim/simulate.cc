@@ -17,6 +17,7 @@
 #include "sim/program.h"
 #include "sim/report_builder.h"
 #include "sim/step_meter.h"
+#include "sim/unit_meter.h"
 
 namespace foreshard {
 namespace {
@@ -59,14 +60,15 @@ bool LastTwoAgree(const std::vector<sim::StepTime>& steps) {
 
 struct Run {
   sim::StepMeter meter;
+  sim::UnitMeter units;
   sim::MemoryRecorder memory;
   Run(const pb::Plan& plan, const sim::Program& program, int32_t recorded_steps)
-      : meter(program), memory(plan, program, recorded_steps) {}
+      : meter(program), units(plan, program), memory(plan, program, recorded_steps) {}
 };
 
 void RunSteps(const sim::Program& program, const std::vector<ProgramId>& steps, Run& run) {
   sim::InvariantChecker invariants(program);
-  sim::Listener* const listeners[] = {&invariants, &run.memory, &run.meter};
+  sim::Listener* const listeners[] = {&invariants, &run.memory, &run.meter, &run.units};
   sim::Engine engine(program, listeners);
   engine.Run(steps);
   const Status verdict = invariants.Verdict();
@@ -80,7 +82,9 @@ pb::Report MakeReport(const pb::Plan& plan, const pb::Cluster& cluster, const Ru
   builder.AddMemory(run.memory);
   // The last step but one: what its successor starts early is in its time.
   const std::vector<sim::StepTime>& steps = run.meter.steps();
-  builder.AddTiming(steps[steps.size() - 2], steady);
+  const size_t reported = steps.size() - 2;
+  builder.AddTiming(steps[reported], steady);
+  builder.AddUnits(run.units.steps()[reported], steady);
   builder.AddAssumptions(LastTwoAgree(steps));
   return builder.Take();
 }

@@ -246,7 +246,7 @@ void Eager::Deliver(const Edge& edge, Tensor gradient, GradientHooks& hooks) {
     leaf.gradient = leaf.gradient ? AddGradients(std::move(leaf.gradient), std::move(gradient))
                                   : std::move(gradient);
     if (++leaf.arrived == leaf.uses) {
-      hooks.ParameterGradient(edge.parameter, std::move(leaf.gradient));
+      hooks.ParameterGradient(edge.parameter, std::move(leaf.gradient), leaf.uses > 1);
     }
     return;
   }

@@ -57,8 +57,9 @@ class GradientHooks {
   virtual void BeforeNode(int hook) = 0;
   // Backward has reached the point that MarkPoint recorded.
   virtual void AtPoint(int hook) = 0;
-  // The gradient of a parameter is complete; the receiver keeps or drops it.
-  virtual void ParameterGradient(int parameter, Tensor gradient) = 0;
+  // The gradient of a parameter is complete; the receiver keeps or drops it. `summed` when several
+  // uses of the parameter contributed: it waited in the engine until the last of them.
+  virtual void ParameterGradient(int parameter, Tensor gradient, bool summed) = 0;
   // All nodes have run; the seed of the backward is still alive.
   virtual void AtEnd() = 0;
 };

@@ -174,12 +174,17 @@ void Fsdp2::PrefetchBefore(int unit) {
   }
 }
 
-void Fsdp2::ParameterGradient(int parameter, Tensor gradient) {
+void Fsdp2::ParameterGradient(int parameter, Tensor gradient, bool summed) {
   const auto [unit, position] = place_[parameter];
-  pb::Buffer& buffer = builder_.buffer(eager_.buffer(gradient));
-  buffer.set_category(pb::UNSHARDED_GRAD);
+  const BufferId id = eager_.buffer(gradient);
+  pb::Buffer& buffer = builder_.buffer(id);
   buffer.set_logits(false);
   buffer.set_unit(unit);
+  if (summed) {
+    builder_.Settle(id, pb::UNSHARDED_GRAD);
+  } else {
+    buffer.set_category(pb::UNSHARDED_GRAD);
+  }
   states_[unit].gradients[position] = std::move(gradient);
 }
 

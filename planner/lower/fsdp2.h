@@ -48,7 +48,7 @@ class Fsdp2 : public GradientHooks {
   // ---- autograd
   void BeforeNode(int unit) override;  // a gradient has reached the unit's output
   void AtPoint(int unit) override;     // ... and its inputs
-  void ParameterGradient(int parameter, Tensor gradient) override;
+  void ParameterGradient(int parameter, Tensor gradient, bool summed) override;
   void AtEnd() override;
 
  private:

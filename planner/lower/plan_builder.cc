@@ -105,6 +105,12 @@ void PlanBuilder::Free(BufferId b) {
   segment_->mutable_ops(segment_->ops_size() - 1)->add_frees(b);
 }
 
+void PlanBuilder::Settle(BufferId b, pb::Category category) {
+  pb::Settle& settle = *segment_->mutable_ops(segment_->ops_size() - 1)->add_settles();
+  settle.set_buffer(b);
+  settle.set_category(category);
+}
+
 void PlanBuilder::WaitBeforeNext(StreamId stream, OpId op) {
   if (op == kNoOp) return;
   for (OpId pending : pending_waits_[stream]) {

@@ -78,6 +78,8 @@ class PlanBuilder {
   pb::Buffer& buffer(BufferId b) { return *plan_.mutable_buffers(b); }
   // Frees after the op issued last.
   void Free(BufferId b);
+  // From the op issued last on, the buffer counts as `category`.
+  void Settle(BufferId b, pb::Category category);
   // True when the buffer was allocated and not freed since.
   bool IsAlive(BufferId b) const { return alive_[b]; }
 

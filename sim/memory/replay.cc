@@ -20,6 +20,7 @@ MemoryReplay::MemoryReplay(std::vector<ReplayBuffer> buffers,
     : buffers_(std::move(buffers)), managed_(managed), alive_(buffers_.size(), false) {
   for (const ReplayBuffer& buffer : buffers_) {
     CHECK(0 <= buffer.memory_class && buffer.memory_class < kMemoryClasses);
+    class_.push_back(buffer.memory_class);
   }
   for (int32_t buffer : resident) Change(buffer, +1);
   peak_ = Watermark{total_, kNoOp, by_class_};
@@ -38,8 +39,12 @@ void MemoryReplay::BeginPhase(int64_t key) {
 
 void MemoryReplay::Allocate(int32_t buffer, int64_t op) {
   CHECK(!alive_[buffer]) << "buffer " << buffer << " is allocated twice";
+  SetClass(buffer, buffers_[buffer].memory_class);
   Change(buffer, +1);
-  if (total_ > peak_.bytes) changed_since_peak_.clear();
+  if (total_ > peak_.bytes) {
+    changed_since_peak_.clear();
+    reclassified_since_peak_.clear();
+  }
   RaiseTo(total_, op, by_class_, peak_);
   if (phases_.empty()) return;
   RaiseTo(total_, op, by_class_, phases_.back().peak);
@@ -49,6 +54,29 @@ void MemoryReplay::Allocate(int32_t buffer, int64_t op) {
 void MemoryReplay::Free(int32_t buffer) {
   CHECK(alive_[buffer]) << "buffer " << buffer << " is freed while it is not alive";
   Change(buffer, -1);
+}
+
+void MemoryReplay::Settle(int32_t buffer, int memory_class, int64_t op) {
+  CHECK(alive_[buffer]) << "buffer " << buffer << " settles while it is not alive";
+  Change(buffer, -1);
+  SetClass(buffer, memory_class);
+  Change(buffer, +1);
+  if (phases_.empty()) return;
+  RaiseTo(managed_total_, op, by_class_, phases_.back().managed_peak);
+}
+
+void MemoryReplay::SetClass(int32_t buffer, int memory_class) {
+  CHECK(0 <= memory_class && memory_class < kMemoryClasses);
+  if (class_[buffer] == memory_class) return;
+  reclassified_since_peak_.push_back({buffer, class_[buffer]});
+  class_[buffer] = memory_class;
+}
+
+int MemoryReplay::ClassAtPeak(int32_t buffer) const {
+  for (const Reclassified& r : reclassified_since_peak_) {
+    if (r.buffer == buffer) return r.before;
+  }
+  return class_[buffer];
 }
 
 void MemoryReplay::Finish() {
@@ -68,12 +96,11 @@ std::vector<int32_t> MemoryReplay::AliveAtPeak() const {
 }
 
 void MemoryReplay::Change(int32_t buffer, int sign) {
-  const ReplayBuffer& info = buffers_[buffer];
-  const Bytes change = int64_t{sign} * info.bytes;
+  const Bytes change = int64_t{sign} * buffers_[buffer].bytes;
   alive_[buffer] = sign > 0;
-  by_class_[info.memory_class] += change;
+  by_class_[class_[buffer]] += change;
   total_ += change;
-  if (managed_[info.memory_class]) managed_total_ += change;
+  if (managed_[class_[buffer]]) managed_total_ += change;
   changed_since_peak_.push_back(buffer);
 }
 

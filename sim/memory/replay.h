@@ -48,6 +48,8 @@ class MemoryReplay {
   // REQUIRES: the buffer is not alive / is alive.
   void Allocate(int32_t buffer, int64_t op);
   void Free(int32_t buffer);
+  // The buffer counts as another class until it is freed. REQUIRES: it is alive.
+  void Settle(int32_t buffer, int memory_class, int64_t op);
   // Closes the last phase.
   void Finish();
 
@@ -57,11 +59,14 @@ class MemoryReplay {
   const Watermark& peak() const { return peak_; }
   // Buffers alive at peak(), ascending.
   std::vector<int32_t> AliveAtPeak() const;
+  int ClassAtPeak(int32_t buffer) const;
 
  private:
   void Change(int32_t buffer, int sign);
+  void SetClass(int32_t buffer, int memory_class);
 
   std::vector<ReplayBuffer> buffers_;
+  std::vector<int> class_;  // that each counts as now
   std::array<bool, kMemoryClasses> managed_;
   std::vector<bool> alive_;
   BytesByClass by_class_{};
@@ -69,6 +74,11 @@ class MemoryReplay {
   Bytes managed_total_;
   Watermark peak_;
   std::vector<int32_t> changed_since_peak_;  // each toggles its buffer
+  struct Reclassified {
+    int32_t buffer;
+    int before;
+  };
+  std::vector<Reclassified> reclassified_since_peak_;
   std::vector<PhaseWatermarks> phases_;
 };
 
