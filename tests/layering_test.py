@@ -38,6 +38,8 @@ EXEMPT = {
     "AllGather_Reason_PREFETCH_BACKWARD_IMPLICIT",
     "wrap_policy",
     "set_wrap_policy",
+    "reshard_after_forward",
+    "set_reshard_after_forward",
 }
 
 TOKEN = re.compile(
