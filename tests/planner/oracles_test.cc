@@ -1,5 +1,6 @@
-// Facts of PyTorch's FSDP2 that can be counted in a plan. The numbers of the oracles, and where each
-// was observed, are in docs/fsdp2.md. L blocks and a root with the left-over parameters unless said.
+// Facts of PyTorch's FSDP2 that can be counted in a plan. The numbers of the oracles, and where
+// each was observed, are in docs/fsdp2.md. L blocks and a root with the left-over parameters unless
+// said.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,9 +147,9 @@ TEST(FsdpOracle4, BlocksThatKeepTheirParametersAreGatheredOnce) {
 
 TEST(FsdpOracle6, UnevenRowsArePaddedPerParameter) {
   for (const char* torch : kVersions) {
-    // d = 8, W = 4. Block: 8 + 8 + 32 * 8 + 8 * 32 = 528, a quarter of it is 132. Root: 10 rows of 8
-    // on 4 ranks are 3 rows each, 24 elements; the norm's two vectors 2 each: 4 (24 + 2 + 2 + 24) =
-    // 208, though only 80 + 8 + 8 + 80 = 176 are real.
+    // d = 8, W = 4. Block: 8 + 8 + 32 * 8 + 8 * 32 = 528, a quarter of it is 132. Root: 10 rows of
+    // 8 on 4 ranks are 3 rows each, 24 elements; the norm's two vectors 2 each: 4 (24 + 2 + 2 + 24)
+    // = 208, though only 80 + 8 + 8 + 80 = 176 are real.
     const pb::Plan plan = PlanOf(TreeModel({.blocks = 2, .dim = 8, .vocab = 10}), Request(torch));
     const pb::AllGather block = Gathers(plan, Block(0))[0];
     EXPECT_EQ(block.elems_out(), 528);
@@ -178,12 +179,14 @@ TEST(FsdpOracle8, RanksBeyondTheRowsHoldPaddingOnly) {
     request.optimizer = "adamw";
     request.wrap = "whole";
     const pb::Plan plan = PlanOf(TwoParameterModel(), request);
-    // Shards: ceil(2/4) rows of 6, ceil(5/4) = 2 elements. 4 (6 + 2) = 32, of which 12 + 5 are real.
+    // Shards: ceil(2/4) rows of 6, ceil(5/4) = 2 elements. 4 (6 + 2) = 32, of which 12 + 5 are
+    // real.
     EXPECT_EQ(Gathers(plan, "<root>")[0].elems_out(), 32);
     EXPECT_EQ(Reductions(plan, "<root>")[0].elems_in(), 32);
     EXPECT_EQ(plan.units(0).numel(), 17);
     for (const pb::Op& op : plan.segments(0).ops()) {
-      if (op.has_reduce_copy_in()) EXPECT_EQ(op.reduce_copy_in().elems_in(), 17);
+      if (!op.has_reduce_copy_in()) continue;
+      EXPECT_EQ(op.reduce_copy_in().elems_in(), 17);
     }
     // State follows the real rows: rank 3 has (0, 6) and (0,), rank 2 (0, 6) and (1,).
     std::map<int64_t, std::map<int, int64_t>> moments;  // bytes on rank 0 -> rank -> bytes
@@ -269,7 +272,7 @@ TEST(FsdpOracle13, MixedPrecisionAveragesInTheReduceDtype) {
 TEST(FsdpOracle23, UnitsInsideAUnitAreGatheredBackwardsAndReducedFirst) {
   for (const char* torch : kVersions) {
     PlanRequest request = Request(torch);
-    for (const std::string block : {Block(0), Block(1)}) {
+    for (const std::string& block : {Block(0), Block(1)}) {
       request.wrap_calls.push_back({{block + ".w1"}, {}});
       request.wrap_calls.push_back({{block + ".w2"}, {}});
       request.wrap_calls.push_back({{block}, {}});
@@ -317,9 +320,9 @@ TEST(FsdpOracle28, GradientsOfAUnitAreOneBufferOfItsShard) {
       EXPECT_TRUE(b.fewer().empty());  // padded, so the same on every rank
     }
     // In the order of their reductions.
-    EXPECT_THAT(gradients, ElementsAre(testing::Pair("layers.1", 132 * 4),
-                                       testing::Pair("layers.0", 132 * 4),
-                                       testing::Pair("<root>", 52 * 4)));
+    EXPECT_THAT(gradients,
+                ElementsAre(testing::Pair("layers.1", 132 * 4), testing::Pair("layers.0", 132 * 4),
+                            testing::Pair("<root>", 52 * 4)));
   }
 }
 

@@ -68,8 +68,7 @@ pb::Plan PlanOfRow(const Row& row) {
 }
 
 double Peak(const pb::Report& report, pb::Phase phase) {
-  return static_cast<double>(
-             CountedTotal(PhaseOf(report, "steady", phase).peak_by_category())) /
+  return static_cast<double>(CountedTotal(PhaseOf(report, "steady", phase).peak_by_category())) /
          kMiB;
 }
 
@@ -87,7 +86,7 @@ TEST_P(ReferenceTable, PeaksAreWithinOnePercent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, ReferenceTable, testing::ValuesIn(kRows),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& row) { return std::string(row.param.name); });
 
 double AfterForward(const pb::Report& report) {
   return static_cast<double>(
@@ -95,13 +94,13 @@ double AfterForward(const pb::Report& report) {
          kMiB;
 }
 
-TEST(ReferenceTable, MemoryAfterForwardDependsOnWhatIsKept) {
+TEST(ReferenceTableMemory, MemoryAfterForwardDependsOnWhatIsKept) {
   // Within a hundredth of a percent of the table's rounding, and one percent for activations.
   EXPECT_NEAR(AfterForward(ReportOf(PlanOfRow(kRows[0]))), 61.01, 0.61);
   EXPECT_NEAR(AfterForward(ReportOf(PlanOfRow(kRows[4]))), 141.03, 1.41);
 }
 
-TEST(ReferenceTable, AdamWTriplesTheShards) {
+TEST(ReferenceTableMemory, AdamWTriplesTheShards) {
   PlanRequest request = SmallRequest(8);
   request.seq = 16;
   request.optimizer = "adamw";

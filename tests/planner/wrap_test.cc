@@ -27,7 +27,8 @@ PlanRequest Wrapped(const std::string& wrap) {
 // Names of the units of the plan, in its order.
 Paths UnitNames(const pb::Model& model, const PlanRequest& request) {
   Paths names;
-  for (const pb::Unit& unit : PlanOf(model, request).units()) names.push_back(unit.name());
+  const pb::Plan plan = PlanOf(model, request);
+  for (const pb::Unit& unit : plan.units()) names.push_back(unit.name());
   return names;
 }
 
@@ -62,9 +63,8 @@ TEST(Wrap, BlockMakesAUnitOfEachBlockAndTheRest) {
 
 TEST(Wrap, EveryKMakesUnitsOfKBlocksAndOneOfTheRemainder) {
   const pb::Model model = TreeModel({.blocks = 5});
-  EXPECT_THAT(
-      UnitNames(model, Wrapped("every:2")),
-      ElementsAre("<root>", "layers.0+layers.1", "layers.2+layers.3", "layers.4"));
+  EXPECT_THAT(UnitNames(model, Wrapped("every:2")),
+              ElementsAre("<root>", "layers.0+layers.1", "layers.2+layers.3", "layers.4"));
   EXPECT_THAT(UnitNames(model, Wrapped("every:3")),
               ElementsAre("<root>", "layers.0+layers.1+layers.2", "layers.3+layers.4"));
   EXPECT_THAT(UnitNames(model, Wrapped("every:1")), UnitNames(model, Wrapped("block")));
@@ -97,20 +97,23 @@ TEST(Wrap, TitanPutsATiedEmbeddingBesideNormAndHead) {
 TEST(Wrap, TitanKeepsNormAndHeadAfterForward) {
   PlanRequest request = Wrapped("titan");
   request.reshard_after_forward = true;
-  for (const pb::Unit& unit : PlanOf(TreeModel({.blocks = 2}), request).units()) {
+  const pb::Plan plan = PlanOf(TreeModel({.blocks = 2}), request);
+  for (const pb::Unit& unit : plan.units()) {
     EXPECT_EQ(unit.reshard_after_forward(), unit.name() != "norm+head") << unit.name();
   }
 }
 
 TEST(Wrap, OnlyTheRootIsKeptUnlessToldOtherwise) {
   const pb::Model model = TreeModel({.blocks = 2});
-  for (const pb::Unit& unit : PlanOf(model, Wrapped("block")).units()) {
+  const pb::Plan plan = PlanOf(model, Wrapped("block"));
+  for (const pb::Unit& unit : plan.units()) {
     EXPECT_EQ(unit.reshard_after_forward(), unit.name() != "<root>") << unit.name();
   }
   PlanRequest swapped = Wrapped("block");
   swapped.reshard_after_forward = false;
   swapped.root_reshard_after_forward = true;
-  for (const pb::Unit& unit : PlanOf(model, swapped).units()) {
+  const pb::Plan other = PlanOf(model, swapped);
+  for (const pb::Unit& unit : other.units()) {
     EXPECT_EQ(unit.reshard_after_forward(), unit.name() == "<root>") << unit.name();
   }
 }
@@ -167,9 +170,10 @@ TEST(WrapRefusal, UnknownClassNamesTheNearest) {
 }
 
 TEST(WrapRefusal, EveryWantsAWholePositiveNumber) {
-  for (const std::string k : {"0", "x", "", "-1", "1.5", "2x", "99999999999999999999999"}) {
-    EXPECT_THAT(Refusal(TreeModel({}), Wrapped("every:" + k)),
-                HasSubstr("\"every:" + k + "\" wants a whole number of blocks, at least 1"));
+  for (const char* k : {"0", "x", "", "-1", "1.5", "2x", "99999999999999999999999"}) {
+    EXPECT_THAT(
+        Refusal(TreeModel({}), Wrapped(std::string("every:") + k)),
+        HasSubstr(std::string("\"every:") + k + "\" wants a whole number of blocks, at least 1"));
   }
 }
 
@@ -194,8 +198,9 @@ TEST(WrapRefusal, TitanNeedsEmbeddingNormAndHead) {
 }
 
 TEST(WrapRefusal, ListsOfModulesHaveNoForward) {
-  EXPECT_THAT(Refusal(TreeModel({}), Calls({{"layers"}, {""}})),
-              HasSubstr("\"layers\" is a ModuleList and has no forward; wrap its children instead"));
+  EXPECT_THAT(
+      Refusal(TreeModel({}), Calls({{"layers"}, {""}})),
+      HasSubstr("\"layers\" is a ModuleList and has no forward; wrap its children instead"));
 }
 
 TEST(WrapRefusal, ModulesAreWrappedOnce) {
