@@ -89,9 +89,22 @@ pb::Report MakeReport(const pb::Plan& plan, const pb::Cluster& cluster, const Ru
   return builder.Take();
 }
 
+// Runs the steps once more, for others to see.
+void Show(const sim::Program& program, const std::vector<ProgramId>& steps,
+          std::span<sim::Listener* const> watchers) {
+  if (watchers.empty()) return;
+  sim::Engine engine(program, watchers);
+  engine.Run(steps);
+}
+
 }  // namespace
 
 StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster) {
+  return Simulate(plan, cluster, {});
+}
+
+StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster,
+                              std::span<sim::Listener* const> watchers) {
   RETURN_IF_ERROR(CheckCluster(cluster).At(cluster.name()));
   RETURN_IF_ERROR(CheckWorldFits(plan.mesh().world_size(), cluster));
   const sim::RooflineModel costs(plan, cluster);
@@ -103,6 +116,7 @@ StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster) 
     Run run(plan, program, recorded_steps);
     RunSteps(program, StepList(steady, steady_steps), run);
     if (LastTwoAgree(run.meter.steps()) || steady_steps == kSteadySteps[1]) {
+      Show(program, StepList(steady, steady_steps), watchers);
       return MakeReport(plan, cluster, run, steady);
     }
   }

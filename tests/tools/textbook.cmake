@@ -1,0 +1,1 @@
+foreshard_test(textbook_test SOURCES tools/textbook_test.cc DEPS foreshard_tools foreshard_plan_helpers)
