@@ -158,6 +158,48 @@ TEST(Simulate, CollectivesOfASteadyStep) {
   EXPECT_EQ(reduce.wire_bytes(), (80 + 200) * 4 / 2);
 }
 
+// Gathers of the root take 190 ps and of the block 310, twice; reductions 270 and 510. Only the
+// backward gather of the block is hidden, by the head's backward.
+TEST(Simulate, CollectivesOfEachUnit) {
+  const pb::Report report = Simulated();
+  ASSERT_EQ(report.units_size(), 2);
+  const pb::UnitReport& root = report.units(0);
+  EXPECT_EQ(root.name(), "<root>");
+  EXPECT_EQ(root.parameters(), 80);
+  EXPECT_EQ(root.shard_bytes(), 40 * 4);
+  EXPECT_EQ(root.gather_bytes(), 80 * 2);
+  EXPECT_EQ(root.reduce_bytes(), 80 * 4);
+  EXPECT_EQ(root.gathers(), 1);
+  EXPECT_EQ(root.reductions(), 1);
+  EXPECT_EQ(root.gather_ps(), 190);
+  EXPECT_EQ(root.exposed_gather_ps(), 190);
+  EXPECT_EQ(root.reduce_ps(), 270);
+  EXPECT_EQ(root.exposed_reduce_ps(), 270);
+  const pb::UnitReport& block = report.units(1);
+  EXPECT_EQ(block.name(), "block");
+  EXPECT_EQ(block.parameters(), 200);
+  EXPECT_EQ(block.shard_bytes(), 100 * 4);
+  EXPECT_EQ(block.gather_bytes(), 200 * 2);
+  EXPECT_EQ(block.reduce_bytes(), 200 * 4);
+  EXPECT_EQ(block.gathers(), 2);
+  EXPECT_EQ(block.reductions(), 1);
+  EXPECT_EQ(block.gather_ps(), 2 * 310);
+  EXPECT_EQ(block.exposed_gather_ps(), 310);
+  EXPECT_EQ(block.reduce_ps(), 510);
+  EXPECT_EQ(block.exposed_reduce_ps(), 510);
+}
+
+// The host's clock in a steady step, from the end E of the step before on the device: op 9 ends at
+// E + 3540 (3560 less the 20 that the first step waits), which frees the host to issue ops 13 to 25
+// and the update in 50 + 60 + 10 + 10 = 140 ps until E + 3680. The next step begins there; its root
+// is allocated 50 ps later with op 4 and freed with op 27 at E' + 3670, E' = E + 14255:
+// 14255 + 3670 - 3680 - 50. The block lives while ops 8 and 9, 16 and 17 are issued.
+TEST(Simulate, UnshardedParametersLiveByTheClockOfTheHost) {
+  const pb::Report report = Simulated();
+  EXPECT_EQ(report.units(0).resident_ps(), 14195);
+  EXPECT_EQ(report.units(1).resident_ps(), 4 * 10);
+}
+
 // Bytes after each op in host order; shards 160 + 400 and inputs 64 are resident: 624.
 //   forward of `first`: 1: 704; 2: 864, 784; 4: 944, 784; 5: 984; 6: 1384, 1184; 8: 1584, 1184;
 //     9: 1484; 10: 1084; 11: 1584, which only equals the peak at 8.
@@ -254,6 +296,11 @@ TEST(Simulate, SetupRepeatsThePlanAndTheCluster) {
   EXPECT_EQ(setup.seq(), 3);
   EXPECT_EQ(setup.units(), 2);
   EXPECT_EQ(setup.wrap_policy(), "blocks");
+  EXPECT_EQ(setup.reshard_after_forward(), "") << "not asked for";
+  auto plan = ParseOrDie<pb::Plan>(kTwoUnitPlan);
+  plan.mutable_decisions()->set_reshard_after_forward("false");
+  const auto asked = Simulate(plan, ParseOrDie<pb::Cluster>(kRoundCluster));
+  EXPECT_EQ(asked.value().setup().reshard_after_forward(), "false");
 }
 
 TEST(Simulate, TheLastNodeMayBeUneven) {
