@@ -1,5 +1,5 @@
 // From a model to an answer, step by step. Sizes: Llama-2-7B has 32 layers, Llama-3.1-405B 126; a
-// plan of the latter has some 20,000 ops.
+// plan of the latter has some 16,000 ops.
 #include <benchmark/benchmark.h>
 
 #include <string>
