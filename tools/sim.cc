@@ -5,8 +5,8 @@
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
 #include "sim/catalogue.h"
-#include "sim/simulate.h"
 #include "tools/command.h"
+#include "tools/export/trace.h"
 #include "tools/output.h"
 #include "tools/plan_flags.h"
 #include "tools/report_output.h"
@@ -18,12 +18,13 @@ struct SimFlags {
   std::string plan;
   std::string cluster;
   OutputFlags output;
+  std::string trace;
 };
 
 StatusOr<ExitCode> Sim(const SimFlags& flags) {
   ASSIGN_OR_RETURN(const pb::Plan plan, LoadPlan(flags.plan));
   ASSIGN_OR_RETURN(const pb::Cluster cluster, LoadCluster(flags.cluster));
-  ASSIGN_OR_RETURN(const pb::Report report, Simulate(plan, cluster));
+  ASSIGN_OR_RETURN(const pb::Report report, SimulateWithTrace(plan, cluster, flags.trace));
   return ShowReport(flags.output, report);
 }
 
@@ -39,6 +40,7 @@ Command AddSim(CLI::App& app) {
       ->type_name("CLUSTER")
       ->required();
   AddOutputFlags(*command, &flags->output);
+  AddTraceFlag(*command, &flags->trace);
   command->footer("Example:\n  foreshard sim plan.pb --cluster dgx-a100-80g\n\n" + ExitCodeHelp());
   return {command, [flags] { return Sim(*flags); }};
 }

@@ -16,6 +16,7 @@
 #include "tests/testing/parse.h"
 #include "tests/testing/tree_model.h"
 #include "tests/testing/two_unit_plan.h"
+#include "tools/export/trace.h"
 
 namespace foreshard {
 namespace {

@@ -2,14 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "proto/base/check.h"
 #include "proto/base/dtype.h"
-#include "proto/base/file.h"
-#include "proto/cluster.pb.h"
-#include "proto/report.pb.h"
 #include "sim/program.h"
-#include "sim/simulate.h"
-#include "tools/output.h"
 #include "tools/render/names.h"
 
 namespace foreshard {
@@ -182,16 +176,6 @@ void Timeline::FlushCounters() {
   };
   flush(total_);
   for (auto& [category, counter] : categories_) flush(counter);
-}
-
-StatusOr<pb::Report> SimulateWithTrace(const pb::Plan& plan, const pb::Cluster& cluster,
-                                       const std::string& trace_path) {
-  if (trace_path.empty()) return Simulate(plan, cluster);
-  Timeline timeline(plan);
-  sim::Listener* const watchers[] = {&timeline};
-  ASSIGN_OR_RETURN(pb::Report report, Simulate(plan, cluster, watchers));
-  RETURN_IF_ERROR(AsOutputError(WriteFileAtomically(trace_path, timeline.Take())).At("--trace"));
-  return report;
 }
 
 }  // namespace foreshard

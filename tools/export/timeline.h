@@ -6,15 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "proto/base/status.h"
 #include "proto/plan.pb.h"
 #include "sim/listener.h"
 #include "tools/export/perfetto.h"
-
-namespace foreshard::pb {
-class Cluster;
-class Report;
-}  // namespace foreshard::pb
 
 namespace foreshard {
 
@@ -68,9 +62,5 @@ class Timeline final : public sim::Listener {
   SimTime begun_{0};                    // of the op that the host is at
   SimTime step_end_{0};                 // of the last step that ended
 };
-
-// Simulates the plan; unless `trace_path` is empty, a timeline of the run is written there.
-StatusOr<pb::Report> SimulateWithTrace(const pb::Plan& plan, const pb::Cluster& cluster,
-                                       const std::string& trace_path);
 
 }  // namespace foreshard

@@ -1,0 +1,31 @@
+#include "tools/export/trace.h"
+
+#include <CLI/CLI.hpp>
+
+#include "proto/base/file.h"
+#include "proto/cluster.pb.h"
+#include "proto/plan.pb.h"
+#include "proto/report.pb.h"
+#include "sim/simulate.h"
+#include "tools/export/timeline.h"
+#include "tools/output.h"
+
+namespace foreshard {
+
+void AddTraceFlag(CLI::App& app, std::string* path) {
+  app.add_option("--trace", *path,
+                 "Write a timeline of three steps to FILE (.pftrace), for ui.perfetto.dev")
+      ->type_name("FILE");
+}
+
+StatusOr<pb::Report> SimulateWithTrace(const pb::Plan& plan, const pb::Cluster& cluster,
+                                       const std::string& trace_path) {
+  if (trace_path.empty()) return Simulate(plan, cluster);
+  Timeline timeline(plan);
+  sim::Listener* const watchers[] = {&timeline};
+  ASSIGN_OR_RETURN(pb::Report report, Simulate(plan, cluster, watchers));
+  RETURN_IF_ERROR(AsOutputError(WriteFileAtomically(trace_path, timeline.Take())).At("--trace"));
+  return report;
+}
+
+}  // namespace foreshard
