@@ -19,6 +19,18 @@ std::string ChoiceError(const std::string& text, const std::vector<std::string>&
                      nearest ? fmt::format("; did you mean {}?", *nearest) : "");
 }
 
+std::string ChoiceHelp(const std::string& help, const std::vector<std::string>& names) {
+  return fmt::format("{}: {}", help, fmt::join(names, ", "));
+}
+
+// Without a limit, the words after the flag that are no flags would be taken as well.
+template <typename T>
+CLI::Option* AddValues(CLI::App& app, const std::string& flag, std::vector<T>* values,
+                       Repeat repeat, const std::string& help) {
+  if (repeat == Repeat::kNo) return app.add_option(flag, *values, help)->expected(1);
+  return app.add_option(flag, *values, help + "; may repeat")->allow_extra_args(false);
+}
+
 // Rewrites `text` as plain digits, or says what is wrong.
 std::string NormaliseCount(std::string& text, int64_t max) {
   const StatusOr<int64_t> count = ParseCount(text);
@@ -34,14 +46,27 @@ std::string NormaliseCount(std::string& text, int64_t max) {
 CLI::Option* AddChoice(CLI::App& app, const std::string& flag, std::string* value,
                        const std::vector<std::string>& names, const std::string& help) {
   const auto check = [names](std::string& text) { return ChoiceError(text, names); };
-  return app.add_option(flag, *value, fmt::format("{}: {}", help, fmt::join(names, ", ")))
+  return app.add_option(flag, *value, ChoiceHelp(help, names))
       ->transform(CLI::Validator(check, ""));
 }
 
-CLI::Option* AddCount(CLI::App& app, const std::string& flag, int64_t* value, int64_t max,
-                      const std::string& help) {
+CLI::Option* AddTexts(CLI::App& app, const std::string& flag, std::vector<std::string>* values,
+                      Repeat repeat, const std::string& help) {
+  return AddValues(app, flag, values, repeat, help);
+}
+
+CLI::Option* AddChoices(CLI::App& app, const std::string& flag, std::vector<std::string>* values,
+                        const std::vector<std::string>& names, Repeat repeat,
+                        const std::string& help) {
+  const auto check = [names](std::string& text) { return ChoiceError(text, names); };
+  return AddValues(app, flag, values, repeat, ChoiceHelp(help, names))
+      ->transform(CLI::Validator(check, ""));
+}
+
+CLI::Option* AddCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* values,
+                       int64_t max, Repeat repeat, const std::string& help) {
   const auto check = [max](std::string& text) { return NormaliseCount(text, max); };
-  return app.add_option(flag, *value, help)->transform(CLI::Validator(check, ""));
+  return AddValues(app, flag, values, repeat, help)->transform(CLI::Validator(check, ""));
 }
 
 void AddTruth(CLI::App& app, const std::string& flag, std::optional<bool>* value,

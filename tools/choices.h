@@ -17,9 +17,21 @@ namespace foreshard {
 CLI::Option* AddChoice(CLI::App& app, const std::string& flag, std::string* value,
                        const std::vector<std::string>& names, const std::string& help);
 
+// Whether a flag may be given more than once, one value each time.
+enum class Repeat { kNo, kYes };
+
+// A flag that takes any text.
+CLI::Option* AddTexts(CLI::App& app, const std::string& flag, std::vector<std::string>* values,
+                      Repeat repeat, const std::string& help);
+
+// A flag that takes one of `names`.
+CLI::Option* AddChoices(CLI::App& app, const std::string& flag, std::vector<std::string>* values,
+                        const std::vector<std::string>& names, Repeat repeat,
+                        const std::string& help);
+
 // A flag that takes an integer from 1 to `max`: 4096, 4,096 or 4e3.
-CLI::Option* AddCount(CLI::App& app, const std::string& flag, int64_t* value, int64_t max,
-                      const std::string& help);
+CLI::Option* AddCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* values,
+                       int64_t max, Repeat repeat, const std::string& help);
 
 // A flag that takes true or false; stays absent when not given.
 void AddTruth(CLI::App& app, const std::string& flag, std::optional<bool>* value,

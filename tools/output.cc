@@ -1,5 +1,6 @@
 #include "tools/output.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -22,6 +23,13 @@ Status Print(std::FILE* stream, std::string_view name, std::string_view text) {
   return Unavailable(std::string(name) + ": cannot be written: " + std::strerror(errno));
 }
 
+// What `flag` asks for: a file, "-" = stdout, "" = nothing.
+Status WriteTo(const std::string& file, std::string_view flag, std::string_view text) {
+  if (file.empty()) return OkStatus();
+  if (file == "-") return Print(stdout, "stdout", text);
+  return AsOutputError(WriteFileAtomically(file, text)).At(flag);
+}
+
 }  // namespace
 
 void AddOutputFlags(CLI::App& app, OutputFlags* flags) {
@@ -30,24 +38,37 @@ void AddOutputFlags(CLI::App& app, OutputFlags* flags) {
   app.add_flag("--quiet", flags->quiet, "Print no text for people");
 }
 
+void AddCsvFlag(CLI::App& app, OutputFlags* flags) {
+  app.add_option("--csv", flags->csv, "Write a line for each choice as CSV to FILE; - is stdout")
+      ->type_name("FILE");
+}
+
+Status CheckOutputs(const OutputFlags& flags) {
+  if (flags.json.empty() || flags.json != flags.csv) return OkStatus();
+  return InvalidArgument(fmt::format("--json, --csv: both would be written to {}",
+                                     flags.json == "-" ? "stdout" : flags.json));
+}
+
 Status PrintText(const OutputFlags& flags, std::string_view text) {
   if (flags.quiet) return OkStatus();
-  if (flags.json == "-") return Print(stderr, "stderr", text);
+  if (flags.json == "-" || flags.csv == "-") return Print(stderr, "stderr", text);
   return Print(stdout, "stdout", text);
 }
 
 Status WriteJson(const OutputFlags& flags, std::string_view json) {
-  if (flags.json.empty()) return OkStatus();
   std::string text(json);
   if (!text.ends_with('\n')) text += '\n';
-  if (flags.json == "-") return Print(stdout, "stdout", text);
-  return AsOutputError(WriteFileAtomically(flags.json, text)).At("--json");
+  return WriteTo(flags.json, "--json", text);
 }
 
 Status WriteJson(const OutputFlags& flags, const google::protobuf::Message& message) {
   if (flags.json.empty()) return OkStatus();
   ASSIGN_OR_RETURN(const std::string text, ToJson(message));
   return WriteJson(flags, text);
+}
+
+Status WriteCsv(const OutputFlags& flags, std::string_view csv) {
+  return WriteTo(flags.csv, "--csv", csv);
 }
 
 Status AsOutputError(const Status& status) {

@@ -45,7 +45,7 @@ StatusOr<ExitCode> MakePlanFile(const PlanCommandFlags& flags) {
 Command AddPlan(CLI::App& app) {
   const auto flags = std::make_shared<PlanCommandFlags>();
   CLI::App* command = app.add_subcommand("plan", "Lower a model to a plan file");
-  AddPlanFlags(*command, &flags->plan);
+  AddPlanFlags(*command, &flags->plan, Repeat::kNo);
   CLI::Option* arch = command->add_option("--arch", flags->arch, "GPU architecture (sm80)");
   arch->type_name("ARCH");
   command->add_option("--cluster", flags->cluster, "Take the architecture from this cluster")

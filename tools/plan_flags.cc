@@ -17,26 +17,28 @@ namespace {
 constexpr int64_t kMaxWorld = 1'000'000;
 constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 1;  // of a micro-batch on one rank
 
-void AddModelFlags(CLI::App& app, PlanFlags* flags) {
+void AddModelFlags(CLI::App& app, PlanFlags* flags, Repeat repeat) {
   app.add_option("--model", flags->model,
                  "Hugging Face config.json, folder with one, native model file, or built-in name")
       ->type_name("MODEL")
       ->required();
-  AddCount(app, "--world", &flags->world, kMaxWorld, "Number of GPUs")->type_name("N")->required();
-  AddCount(app, "--seq", &flags->seq, kMaxTokens, "Tokens per sequence")
+  AddCounts(app, "--world", &flags->worlds, kMaxWorld, repeat, "Number of GPUs")
       ->type_name("N")
       ->required();
-  AddCount(app, "--micro-batch", &flags->micro_batch, kMaxTokens, "Sequences per GPU (1)")
+  AddCounts(app, "--seq", &flags->seqs, kMaxTokens, repeat, "Tokens per sequence")
+      ->type_name("N")
+      ->required();
+  AddCounts(app, "--micro-batch", &flags->micro_batches, kMaxTokens, repeat,
+            "Sequences per GPU (1)")
       ->type_name("N");
 }
 
-void AddShardingFlags(CLI::App& app, PlanFlags* flags) {
-  app.add_option(
-         "--wrap", flags->request.wrap,
-         fmt::format("What is gathered at once (block): {}", fmt::join(WrapPolicies(), ", ")))
+void AddShardingFlags(CLI::App& app, PlanFlags* flags, Repeat repeat) {
+  AddTexts(app, "--wrap", &flags->wraps, repeat,
+           fmt::format("What is gathered at once (block): {}", fmt::join(WrapPolicies(), ", ")))
       ->type_name("POLICY");
-  AddTruth(app, "--reshard-after-forward", &flags->reshard_after_forward,
-           "Free gathered parameters of all but the root after forward");
+  AddChoices(app, "--reshard-after-forward", &flags->reshards_after_forward, {"true", "false"},
+             repeat, "Free gathered parameters of all but the root after forward");
   AddTruth(app, "--root-reshard-after-forward", &flags->root_reshard_after_forward,
            "The same for the root");
   AddChoice(app, "--original-dtype", &flags->original_dtype, {"fp32", "bf16", "fp16"},
@@ -68,17 +70,21 @@ std::optional<DType> OptionalDType(const std::string& text) {
   return ParseDType(text).value();
 }
 
-StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags, const std::string& arch) {
-  if (flags.seq > kMaxTokens / flags.micro_batch) {
+StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags, const PlanChoice& choice,
+                                  const std::string& arch) {
+  if (choice.seq > kMaxTokens / choice.micro_batch) {
     return InvalidArgument(
-        fmt::format("--seq, --micro-batch: found {} x {} tokens, expected {} at most", flags.seq,
-                    flags.micro_batch, kMaxTokens));
+        fmt::format("--seq, --micro-batch: found {} x {} tokens, expected {} at most", choice.seq,
+                    choice.micro_batch, kMaxTokens));
   }
   PlanRequest request = flags.request;
-  request.world_size = static_cast<int>(flags.world);
-  request.seq = flags.seq;
-  request.micro_batch = flags.micro_batch;
-  request.reshard_after_forward = flags.reshard_after_forward;
+  request.wrap = choice.wrap;
+  request.world_size = static_cast<int>(choice.world);
+  request.seq = choice.seq;
+  request.micro_batch = choice.micro_batch;
+  if (!choice.reshard_after_forward.empty()) {
+    request.reshard_after_forward = choice.reshard_after_forward == "true";
+  }
   request.root_reshard_after_forward = flags.root_reshard_after_forward;
   request.original_dtype = *OptionalDType(flags.original_dtype);
   request.param_dtype = OptionalDType(flags.param_dtype);
@@ -89,15 +95,15 @@ StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags, const std::string& arc
 
 }  // namespace
 
-void AddPlanFlags(CLI::App& app, PlanFlags* flags) {
-  AddModelFlags(app, flags);
-  AddShardingFlags(app, flags);
+void AddPlanFlags(CLI::App& app, PlanFlags* flags, Repeat repeat) {
+  AddModelFlags(app, flags, repeat);
+  AddShardingFlags(app, flags, repeat);
   AddTrainingFlags(app, flags);
 }
 
-StatusOr<pb::Plan> PlanFromFlags(const PlanFlags& flags, const std::string& arch) {
-  ASSIGN_OR_RETURN(const PlanRequest request, RequestFrom(flags, arch));
-  ASSIGN_OR_RETURN(const pb::Model model, LoadModel(flags.model));
+StatusOr<pb::Plan> PlanFor(const pb::Model& model, const PlanFlags& flags, const PlanChoice& choice,
+                           const std::string& arch) {
+  ASSIGN_OR_RETURN(const PlanRequest request, RequestFrom(flags, choice, arch));
   StatusOr<pb::Plan> plan = MakePlan(model, request);
   if (!plan.ok()) {
     // A model that makes no sense is a matter of its file; a refused choice is one of the flags.
@@ -106,6 +112,16 @@ StatusOr<pb::Plan> PlanFromFlags(const PlanFlags& flags, const std::string& arch
   }
   RETURN_IF_ERROR(CheckPlan(*plan).At("the plan made for this model"));
   return plan;
+}
+
+StatusOr<pb::Plan> PlanFromFlags(const PlanFlags& flags, const std::string& arch) {
+  const PlanChoice choice = {.wrap = flags.wraps.front(),
+                             .world = flags.worlds.front(),
+                             .seq = flags.seqs.front(),
+                             .micro_batch = flags.micro_batches.front(),
+                             .reshard_after_forward = flags.reshards_after_forward.front()};
+  ASSIGN_OR_RETURN(const pb::Model model, LoadModel(flags.model));
+  return PlanFor(model, flags, choice, arch);
 }
 
 const std::vector<std::string>& KernelProfiles() {

@@ -8,20 +8,34 @@
 
 #include "planner/plan.h"
 #include "proto/base/status.h"
+#include "tools/choices.h"
 
 namespace CLI {
 class App;
 }
+namespace foreshard::pb {
+class Model;
+}
 
 namespace foreshard {
 
-// As typed; defaults are those of PlanRequest.
-struct PlanFlags {
-  std::string model;
+// What tables vary: one value each.
+struct PlanChoice {
+  std::string wrap;
   int64_t world = 0;
   int64_t seq = 0;
-  int64_t micro_batch = 1;
-  std::optional<bool> reshard_after_forward;
+  int64_t micro_batch = 0;
+  std::string reshard_after_forward;  // "", "true", "false"
+};
+
+// As typed; defaults are those of PlanRequest. What may repeat is a list of at least one value.
+struct PlanFlags {
+  std::string model;
+  std::vector<std::string> wraps = {PlanRequest().wrap};
+  std::vector<int64_t> worlds;
+  std::vector<int64_t> seqs;
+  std::vector<int64_t> micro_batches = {PlanRequest().micro_batch};
+  std::vector<std::string> reshards_after_forward = {""};
   std::optional<bool> root_reshard_after_forward;
   std::string original_dtype = "fp32";
   std::string param_dtype = "bf16";
@@ -29,9 +43,13 @@ struct PlanFlags {
   PlanRequest request;  // what the flags set directly
 };
 
-void AddPlanFlags(CLI::App& app, PlanFlags* flags);
+void AddPlanFlags(CLI::App& app, PlanFlags* flags, Repeat repeat);
 
-// Loads the model and lowers it for GPUs of `arch`; the plan has passed CheckPlan.
+// Lowers the model for GPUs of `arch`; the plan has passed CheckPlan.
+StatusOr<pb::Plan> PlanFor(const pb::Model& model, const PlanFlags& flags, const PlanChoice& choice,
+                           const std::string& arch);
+
+// The same for the first value of each list; loads the model as well.
 StatusOr<pb::Plan> PlanFromFlags(const PlanFlags& flags, const std::string& arch);
 
 // Names that flags accept, for `foreshard list`.

@@ -1,10 +1,19 @@
-#include <CLI/CLI.hpp>
-#include <memory>
+#include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/model_source.h"
 #include "proto/cluster.pb.h"
+#include "proto/model.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
 #include "sim/catalogue.h"
+#include "tools/combinations.h"
 #include "tools/command.h"
 #include "tools/export/trace.h"
 #include "tools/output.h"
@@ -16,16 +25,40 @@ namespace {
 
 struct PredictFlags {
   PlanFlags plan;
-  std::string cluster;
+  std::vector<std::string> clusters;
   OutputFlags output;
   std::string trace;
 };
 
+StatusOr<pb::Report> PredictOne(const PredictFlags& flags, const pb::Model& model,
+                                const pb::Cluster& cluster, const PlanChoice& choice) {
+  ASSIGN_OR_RETURN(const pb::Plan plan, PlanFor(model, flags.plan, choice, cluster.gpu().arch()));
+  return ReportFor(plan, cluster, flags.trace);
+}
+
 StatusOr<ExitCode> Predict(const PredictFlags& flags) {
-  ASSIGN_OR_RETURN(const pb::Cluster cluster, LoadCluster(flags.cluster));
-  ASSIGN_OR_RETURN(const pb::Plan plan, PlanFromFlags(flags.plan, cluster.gpu().arch()));
-  ASSIGN_OR_RETURN(const pb::Report report, SimulateWithTrace(plan, cluster, flags.trace));
-  return ShowReport(flags.output, report);
+  RETURN_IF_ERROR(CheckOutputs(flags.output));
+  ASSIGN_OR_RETURN(const std::vector<Combination> all, Combinations(flags.plan, flags.clusters));
+  if (all.size() > 1 && !flags.trace.empty()) {
+    return InvalidArgument(fmt::format("--trace: found {} combinations, expected one", all.size()));
+  }
+  std::map<std::string, pb::Cluster> clusters;
+  for (const std::string& source : flags.clusters) {
+    ASSIGN_OR_RETURN(clusters[source], LoadCluster(source));
+  }
+  ASSIGN_OR_RETURN(const pb::Model model, LoadModel(flags.plan.model));
+  std::vector<pb::Report> reports;
+  for (const Combination& combination : all) {
+    StatusOr<pb::Report> report =
+        PredictOne(flags, model, clusters.at(combination.cluster), combination.choice);
+    if (!report.ok()) {
+      const std::string name = NameOf(combination, all);
+      return name.empty() ? report.status() : report.status().At(name);
+    }
+    reports.push_back(std::move(report).value());
+  }
+  if (reports.size() == 1) return ShowReport(flags.output, reports.front());
+  return ShowTable(flags.output, std::move(reports));
 }
 
 }  // namespace
@@ -33,15 +66,19 @@ StatusOr<ExitCode> Predict(const PredictFlags& flags) {
 Command AddPredict(CLI::App& app) {
   const auto flags = std::make_shared<PredictFlags>();
   CLI::App* command = app.add_subcommand("predict", "Predict memory and time of a training step");
-  AddPlanFlags(*command, &flags->plan);
-  command->add_option("--cluster", flags->cluster, "Cluster file or built-in name")
+  AddPlanFlags(*command, &flags->plan, Repeat::kYes);
+  AddTexts(*command, "--cluster", &flags->clusters, Repeat::kYes, "Cluster file or built-in name")
       ->type_name("CLUSTER")
       ->required();
   AddOutputFlags(*command, &flags->output);
   AddTraceFlag(*command, &flags->trace);
+  AddCsvFlag(*command, &flags->output);
   command->footer(
+      "Flags that repeat make a table of all combinations, best first.\n\n"
       "Example:\n"
-      "  foreshard predict --model llama-2-7b --cluster dgx-a100-80g --world 8 --seq 4096\n\n" +
+      "  foreshard predict --model llama-2-7b --cluster dgx-a100-80g --world 8 --seq 4096\n"
+      "  foreshard predict --model llama-2-7b --cluster dgx-a100-40g --world 8 --seq 2048 "
+      "--wrap block --wrap every:2 --wrap whole\n\n" +
       ExitCodeHelp());
   return {command, [flags] { return Predict(*flags); }};
 }

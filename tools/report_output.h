@@ -1,17 +1,30 @@
-// The last step of every command that ends in a report.
+// How commands come to a report, and the last step of those that end in one.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "proto/base/status.h"
 #include "tools/exit_code.h"
 #include "tools/output.h"
 
 namespace foreshard::pb {
+class Cluster;
+class Plan;
 class Report;
-}
+}  // namespace foreshard::pb
 
 namespace foreshard {
 
-// Prints the report as text and as --json asks. The exit code says whether the plan fits.
+// Simulates the plan and adds what the tools know besides; unless `trace_path` is empty, a timeline
+// is written there. REQUIRES: CheckPlan(plan) is OK.
+StatusOr<pb::Report> ReportFor(const pb::Plan& plan, const pb::Cluster& cluster,
+                               const std::string& trace_path = "");
+
+// Prints the report as text and as --json and --csv ask. The exit code says whether the plan fits.
 StatusOr<ExitCode> ShowReport(const OutputFlags& flags, const pb::Report& report);
+
+// The same for the reports of several choices, best first. The exit code says whether any fits.
+StatusOr<ExitCode> ShowTable(const OutputFlags& flags, std::vector<pb::Report> reports);
 
 }  // namespace foreshard

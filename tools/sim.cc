@@ -24,7 +24,7 @@ struct SimFlags {
 StatusOr<ExitCode> Sim(const SimFlags& flags) {
   ASSIGN_OR_RETURN(const pb::Plan plan, LoadPlan(flags.plan));
   ASSIGN_OR_RETURN(const pb::Cluster cluster, LoadCluster(flags.cluster));
-  ASSIGN_OR_RETURN(const pb::Report report, SimulateWithTrace(plan, cluster, flags.trace));
+  ASSIGN_OR_RETURN(const pb::Report report, ReportFor(plan, cluster, flags.trace));
   return ShowReport(flags.output, report);
 }
 

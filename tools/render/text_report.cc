@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "proto/base/units.h"
 #include "proto/base/units_text.h"
 #include "proto/report.pb.h"
+#include "tools/render/figures.h"
 #include "tools/render/names.h"
+#include "tools/render/report_sections.h"
 #include "tools/render/text_table.h"
 
 namespace foreshard {
@@ -16,95 +16,9 @@ namespace {
 
 using Align = TextTable::Align;
 
-// Of devices.
-std::string Gib(int64_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / (int64_t{1} << 30));
-}
-
-// One unit for all memory of a report, so that lines compare at a glance; a small one for the
-// models of tests and tutorials.
-struct Style {
-  int width = 100;
-  bool gibi = true;
-
-  std::string unit() const { return gibi ? "GiB" : "MiB"; }
-  std::string Number(int64_t bytes) const {
-    return fmt::format("{:.2f}", static_cast<double>(bytes) / (int64_t{1} << (gibi ? 30 : 20)));
-  }
-};
-
-std::string Percent(double part, double whole) {
-  return whole > 0 ? fmt::format("{:.1f}", 100 * part / whole) : "-";
-}
-
-std::string Time(int64_t ps) { return FormatSeconds(SimTime(ps)); }
-
-std::string Bar(int64_t part, int64_t whole, int width) {
-  if (whole <= 0) return "";
-  const double share = static_cast<double>(part) / static_cast<double>(whole);
-  return std::string(static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * width)), '#');
-}
-
-// Ranks fill nodes in order, so only the last can hold fewer.
-std::string Nodes(const pb::Setup& setup) {
-  if (setup.ranks_per_node().empty()) return "";
-  const int nodes = setup.ranks_per_node_size();
-  const int full = setup.ranks_per_node(0);
-  const int last = setup.ranks_per_node(nodes - 1);
-  if (full == last) return fmt::format(", {} node{} of {}", nodes, nodes == 1 ? "" : "s", full);
-  if (nodes == 2) return fmt::format(", 2 nodes: {} + {}", full, last);
-  return fmt::format(", {} nodes: {} x {} + {}", nodes, nodes - 1, full, last);
-}
-
-std::string Headline(const pb::Report& report, const Style& style) {
-  const pb::Setup& s = report.setup();
-  const char* source = report.source() == pb::Report::MEASURED ? "measured" : "predicted";
-  std::string text = Wrapped(fmt::format("{} on {} x {} ({}{}), {}", s.model(), s.world_size(),
-                                         s.gpu(), s.cluster(), Nodes(s), source),
-                             "", style.width);
-  text += Wrapped(
-      fmt::format("{} parameters in {} unit{} (wrap {}), micro-batch {} x {} tokens",
-                  FormatCount(s.parameters()), s.units(), s.units() == 1 ? "" : "s",
-                  s.wrap_policy().empty() ? "-" : s.wrap_policy(), s.micro_batch(), s.seq()),
-      "", style.width);
-  return text;
-}
-
-std::string FitLines(const pb::Fit& fit, const Style& style) {
-  const std::string room = fit.fits() ? fmt::format("headroom {} GiB", Gib(fit.headroom_bytes()))
-                                      : fmt::format("short by {} GiB", Gib(-fit.headroom_bytes()));
-  return "\n" + Wrapped(fmt::format("{}: {}; peak {} {} allocated + {} GiB reserve of {} GiB",
-                                    fit.fits() ? "FITS" : "DOES NOT FIT", room,
-                                    style.Number(fit.peak_bytes()), style.unit(),
-                                    Gib(fit.reserve_bytes()), Gib(fit.capacity_bytes())),
-                        "", style.width);
-}
-
-std::string Ledger(const pb::Peak& peak, const Style& style) {
-  constexpr int kBar = 30;
-  TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kLeft});
-  table.AddRow({"", style.unit(), "%", ""});
-  for (const pb::LedgerTerm& term : peak.ledger()) {
-    table.AddRow({term.name(), style.Number(term.bytes()),
-                  Percent(static_cast<double>(term.bytes()), static_cast<double>(peak.bytes())),
-                  Bar(term.bytes(), peak.bytes(), kBar)});
-  }
-  table.AddRow({"total", style.Number(peak.bytes()), "", ""});
-  return "\nWhat the peak is made of\n" + table.Render(2, style.width);
-}
-
-std::string Place(const pb::OpRef& op) {
-  std::string text =
-      fmt::format("program {}, {}, {}", op.program(), PhaseName(op.phase()), op.kind());
-  if (!op.kernel().empty()) text += " " + op.kernel();
-  if (!op.module().empty()) text += ", module " + op.module();
-  if (!op.unit().empty() && !op.module().starts_with(op.unit())) text += ", unit " + op.unit();
-  return text + fmt::format(" (op {} of segment {})", op.op(), op.segment());
-}
-
 std::string Live(const pb::Peak& peak, const Style& style) {
   constexpr int kShown = 6;
-  std::string text = "\n" + Wrapped(Place(peak.at()), "Peak at ", style.width);
+  std::string text = "\n" + Wrapped(PlaceText(peak.at()), "Peak at ", style.width);
   if (peak.live().empty()) return text;
   TextTable table({Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
   table.AddRow({style.unit(), "buffers", "largest groups alive then", "of"});
@@ -134,21 +48,21 @@ std::string Phases(const pb::Report& report, const Style& style) {
 
 std::string Timing(const pb::Timing& t, const Style& style) {
   const char* trust = t.calibrated() ? "calibrated" : "first order, not calibrated";
-  std::string text = fmt::format("\nStep time {} ({})\n", Time(t.step_ps()), trust);
+  std::string text = fmt::format("\nStep time {} ({})\n", TimeText(t.step_ps()), trust);
   std::string phases;
   for (const pb::PhaseTime& phase : t.phases()) {
     phases += fmt::format("{}{} {}", phases.empty() ? "" : ", ", PhaseName(phase.phase()),
-                          Time(phase.duration_ps()));
+                          TimeText(phase.duration_ps()));
   }
   if (!phases.empty()) text += Wrapped(phases, "  ", style.width);
   text +=
       Wrapped(fmt::format("compute busy {}, communication busy {}, exposed communication {} ({} % "
                           "of the step), host busy {}",
-                          Time(t.compute_busy_ps()), Time(t.communication_busy_ps()),
-                          Time(t.exposed_communication_ps()),
+                          TimeText(t.compute_busy_ps()), TimeText(t.communication_busy_ps()),
+                          TimeText(t.exposed_communication_ps()),
                           Percent(static_cast<double>(t.exposed_communication_ps()),
                                   static_cast<double>(t.step_ps())),
-                          Time(t.host_busy_ps())),
+                          TimeText(t.host_busy_ps())),
               "  ", style.width);
   text += Wrapped(
       fmt::format("{:.0f} tokens/s per GPU, MFU {:.1f} % of {:.0f} TFLOP/s",
@@ -157,37 +71,15 @@ std::string Timing(const pb::Timing& t, const Style& style) {
   return text;
 }
 
-std::string Collectives(const pb::Report& report, const Style& style) {
-  if (report.collectives().empty()) return "";
-  TextTable table(
-      {Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
-  table.AddRow({"collective", "phase", "count", style.unit() + " in", style.unit() + " out",
-                style.unit() + " sent"});
-  for (const pb::CollectiveTotal& c : report.collectives()) {
-    table.AddRow({c.kind(), PhaseName(c.phase()), FormatCount(c.count()),
-                  style.Number(c.input_bytes()), style.Number(c.output_bytes()),
-                  style.Number(c.wire_bytes())});
-  }
-  return "\nCollectives of one step, per GPU\n" + table.Render(2, style.width);
-}
-
-std::string Assumptions(const pb::Report& report, const Style& style) {
-  if (report.assumptions().empty()) return "";
-  std::string text = "\nAssumptions\n";
-  for (const std::string& one : report.assumptions()) text += Wrapped(one, "  ", style.width);
-  return text;
-}
-
 }  // namespace
 
 std::string RenderText(const pb::Report& report, int width) {
-  constexpr int64_t kSmallPeak = int64_t{1} << 28;
-  const Style style{.width = width, .gibi = report.fit().peak_bytes() >= kSmallPeak};
-  std::string text = Headline(report, style) + FitLines(report.fit(), style);
-  if (report.has_peak()) text += Ledger(report.peak(), style) + Live(report.peak(), style);
+  const Style style = StyleFor(report.fit().peak_bytes(), width);
+  std::string text = HeadlineText(report, style) + FitText(report.fit(), style);
+  if (report.has_peak()) text += LedgerText(report.peak(), style) + Live(report.peak(), style);
   text += Phases(report, style);
   if (report.has_timing()) text += Timing(report.timing(), style);
-  return text + Collectives(report, style) + Assumptions(report, style);
+  return text + CollectivesText(report, style) + AssumptionsText(report, style);
 }
 
 }  // namespace foreshard

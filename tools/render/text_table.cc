@@ -23,10 +23,18 @@ void TextTable::AddRow(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
+void TextTable::AddSpanningRow(std::vector<std::string> cells) {
+  CHECK(!cells.empty() && cells.size() < columns_.size());
+  rows_.push_back(std::move(cells));
+}
+
 std::vector<size_t> TextTable::Widths(int indent, int width) const {
   std::vector<size_t> widths(columns_.size(), 0);
   for (const auto& row : rows_) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    const size_t spanning = row.size() < columns_.size() ? 1 : 0;
+    for (size_t i = 0; i + spanning < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
   }
   size_t total = static_cast<size_t>(indent) + kGap * (columns_.size() - 1);
   for (const size_t w : widths) total += w;
@@ -49,9 +57,13 @@ std::string TextTable::Render(int indent, int width) const {
   for (const auto& row : rows_) {
     std::string line(static_cast<size_t>(indent), ' ');
     for (size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) line += std::string(kGap, ' ');
+      if (i + 1 == row.size() && row.size() < columns_.size()) {
+        line += row[i];
+        continue;
+      }
       const std::string cell = Fit(row[i], widths[i]);
       const std::string pad(widths[i] - std::min(widths[i], cell.size()), ' ');
-      if (i > 0) line += std::string(kGap, ' ');
       line += columns_[i] == Align::kLeft ? cell + pad : pad + cell;
     }
     line.erase(line.find_last_not_of(' ') + 1);

@@ -15,6 +15,9 @@ class TextTable {
   // REQUIRES: as many cells as columns.
   void AddRow(std::vector<std::string> cells);
 
+  // The last cell runs over the columns that are left. REQUIRES: 1 <= cells < columns.
+  void AddSpanningRow(std::vector<std::string> cells);
+
   // One line per row, each after `indent` blanks, columns two blanks apart, no blanks at ends.
   // Left-aligned columns give way when a line would exceed `width`: their cells end in "...".
   std::string Render(int indent, int width) const;

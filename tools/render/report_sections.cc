@@ -1,0 +1,96 @@
+#include "tools/render/report_sections.h"
+
+#include <fmt/format.h>
+
+#include "proto/base/units_text.h"
+#include "proto/report.pb.h"
+#include "tools/render/names.h"
+#include "tools/render/text_table.h"
+
+namespace foreshard {
+
+using Align = TextTable::Align;
+
+// Ranks fill nodes in order, so only the last can hold fewer.
+std::string NodesText(const pb::Setup& setup) {
+  if (setup.ranks_per_node().empty()) return "";
+  const int nodes = setup.ranks_per_node_size();
+  const int full = setup.ranks_per_node(0);
+  const int last = setup.ranks_per_node(nodes - 1);
+  if (full == last) return fmt::format("{} node{} of {}", nodes, nodes == 1 ? "" : "s", full);
+  if (nodes == 2) return fmt::format("2 nodes: {} + {}", full, last);
+  return fmt::format("{} nodes: {} x {} + {}", nodes, nodes - 1, full, last);
+}
+
+std::string HeadlineText(const pb::Report& report, const Style& style) {
+  const pb::Setup& s = report.setup();
+  const char* source = report.source() == pb::Report::MEASURED ? "measured" : "predicted";
+  const std::string nodes = NodesText(s);
+  std::string text =
+      Wrapped(fmt::format("{} on {} x {} ({}{}{}), {}", s.model(), s.world_size(), s.gpu(),
+                          s.cluster(), nodes.empty() ? "" : ", ", nodes, source),
+              "", style.width);
+  const std::string& asked = s.reshard_after_forward();
+  text += Wrapped(fmt::format("{} parameters in {} unit{} (wrap {}{}), micro-batch {} x {} tokens",
+                              FormatCount(s.parameters()), s.units(), s.units() == 1 ? "" : "s",
+                              s.wrap_policy().empty() ? "-" : s.wrap_policy(),
+                              asked.empty() ? "" : ", reshard after forward " + asked,
+                              s.micro_batch(), s.seq()),
+                  "", style.width);
+  return text;
+}
+
+std::string FitText(const pb::Fit& fit, const Style& style) {
+  const std::string room = fit.fits() ? fmt::format("headroom {} GiB", Gib(fit.headroom_bytes()))
+                                      : fmt::format("short by {} GiB", Gib(-fit.headroom_bytes()));
+  return "\n" + Wrapped(fmt::format("{}: {}; peak {} {} allocated + {} GiB reserve of {} GiB",
+                                    fit.fits() ? "FITS" : "DOES NOT FIT", room,
+                                    style.Number(fit.peak_bytes()), style.unit(),
+                                    Gib(fit.reserve_bytes()), Gib(fit.capacity_bytes())),
+                        "", style.width);
+}
+
+std::string LedgerText(const pb::Peak& peak, const Style& style) {
+  constexpr int kBar = 30;
+  TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kLeft});
+  table.AddRow({"", style.unit(), "%", ""});
+  for (const pb::LedgerTerm& term : peak.ledger()) {
+    table.AddRow({term.name(), style.Number(term.bytes()),
+                  Percent(static_cast<double>(term.bytes()), static_cast<double>(peak.bytes())),
+                  Bar(term.bytes(), peak.bytes(), kBar)});
+  }
+  table.AddRow({"total", style.Number(peak.bytes()), "", ""});
+  return "\nWhat the peak is made of\n" + table.Render(2, style.width);
+}
+
+std::string PlaceText(const pb::OpRef& op) {
+  std::string text =
+      fmt::format("program {}, {}, {}", op.program(), PhaseName(op.phase()), op.kind());
+  if (!op.kernel().empty()) text += " " + op.kernel();
+  if (!op.module().empty()) text += ", module " + op.module();
+  if (!op.unit().empty() && !op.module().starts_with(op.unit())) text += ", unit " + op.unit();
+  return text + fmt::format(" (op {} of segment {})", op.op(), op.segment());
+}
+
+std::string CollectivesText(const pb::Report& report, const Style& style) {
+  if (report.collectives().empty()) return "";
+  TextTable table(
+      {Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"collective", "phase", "count", style.unit() + " in", style.unit() + " out",
+                style.unit() + " sent"});
+  for (const pb::CollectiveTotal& c : report.collectives()) {
+    table.AddRow({c.kind(), PhaseName(c.phase()), FormatCount(c.count()),
+                  style.Number(c.input_bytes()), style.Number(c.output_bytes()),
+                  style.Number(c.wire_bytes())});
+  }
+  return "\nCollectives of one step, per GPU\n" + table.Render(2, style.width);
+}
+
+std::string AssumptionsText(const pb::Report& report, const Style& style) {
+  if (report.assumptions().empty()) return "";
+  std::string text = "\nAssumptions\n";
+  for (const std::string& one : report.assumptions()) text += Wrapped(one, "  ", style.width);
+  return text;
+}
+
+}  // namespace foreshard

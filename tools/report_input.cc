@@ -1,0 +1,87 @@
+#include "tools/report_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "proto/base/file.h"
+#include "proto/cluster.pb.h"
+#include "proto/io.h"
+#include "proto/plan_check.h"
+#include "sim/catalogue.h"
+#include "tools/report_output.h"
+
+namespace foreshard {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+Status CheckReport(const pb::Report& report, const std::string& path) {
+  if (report.schema_version() == kSchemaVersion) return OkStatus();
+  return InvalidInput(
+      fmt::format("{}: schema_version is {} in what should be a report, expected {}", path,
+                  report.schema_version(), kSchemaVersion));
+}
+
+// kInvalidPlan for a plan that breaks a rule, kInvalidInput for what is none.
+StatusOr<ReportInput> AsPlan(const std::string& path) {
+  pb::Plan plan;
+  RETURN_IF_ERROR(ReadMessage(path, plan));
+  if (!plan.has_header()) return InvalidInput(path + ": no header in what should be a plan");
+  RETURN_IF_ERROR(CheckPlan(plan).At(path));
+  return ReportInput{std::move(plan)};
+}
+
+StatusOr<ReportInput> AsReport(const std::string& path) {
+  pb::Report report;
+  RETURN_IF_ERROR(ReadMessage(path, report));
+  RETURN_IF_ERROR(CheckReport(report, path));
+  return ReportInput{std::move(report)};
+}
+
+StatusOr<ReportInput> ReadJsonFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  // The grammar is checked with a good message when the file is read as what it is.
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return AsReport(path);
+  const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
+  const auto any = [&](std::initializer_list<const char*> keys) {
+    return std::ranges::any_of(keys, has);
+  };
+  if (has("reports")) {
+    return InvalidInput(path +
+                        ": a table of several reports, expected one; predict one choice, or take "
+                        "an entry of `reports`");
+  }
+  if (any({"setup", "fit", "peak", "timing"})) return AsReport(path);
+  if (any({"header", "decisions", "segments", "programs"})) return AsPlan(path);
+  return InvalidInput(path +
+                      ": found neither the fields of a report (setup, fit, peak, timing) nor those "
+                      "of a plan (header, decisions, segments, programs)");
+}
+
+}  // namespace
+
+StatusOr<pb::Report> ReportInput::Report(const std::string& cluster) const {
+  if (!IsPlan()) return std::get<pb::Report>(content);
+  ASSIGN_OR_RETURN(const pb::Cluster loaded, LoadCluster(cluster));
+  return ReportFor(std::get<pb::Plan>(content), loaded);
+}
+
+StatusOr<ReportInput> ReadReportOrPlan(const std::string& path) {
+  if (path.ends_with(".json")) return ReadJsonFile(path);
+  StatusOr<ReportInput> report = AsReport(path);
+  if (report.ok() || report.status().code() == StatusCode::kNotFound) return report;
+  StatusOr<ReportInput> plan = AsPlan(path);
+  // A plan that breaks a rule is one, and an unknown suffix says the same twice.
+  if (plan.ok() || plan.status().code() == StatusCode::kInvalidPlan ||
+      plan.status().message() == report.status().message()) {
+    return plan;
+  }
+  return InvalidInput(fmt::format("neither a report ({}) nor a plan ({})",
+                                  report.status().message(), plan.status().message()));
+}
+
+}  // namespace foreshard
