@@ -6,11 +6,11 @@
 #include <map>
 #include <numeric>
 
-#include "planner/families/module_builder.h"
 #include "planner/model_source.h"
 #include "proto/report.pb.h"
 #include "tests/planner/plan_helpers.h"
 #include "tests/testing/tree_model.h"
+#include "tests/tools/equal_blocks.h"
 
 namespace foreshard {
 namespace {
@@ -55,49 +55,6 @@ void ExpectSums(const pb::Plan& plan) {
     if (phase.program() == "steady") simulated = std::max(simulated, phase.managed_peak_bytes());
   }
   EXPECT_EQ(t.managed_peak_bytes(), simulated);
-}
-
-// 32 blocks of a norm and two Linear, 7,000 -> 15,624 -> 7,000, and nothing else: a textbook's
-// model. 2 x 7,000 x 15,624 + 2 x 7,000 = 218,750,000, so that all are seven billion, and eight
-// ranks share each tensor evenly.
-pb::Model EqualBlocks() {
-  constexpr int64_t kWidth = 7000;
-  constexpr int64_t kHidden = 15624;
-  pb::Model model;
-  model.set_name("equal-blocks");
-  model.set_block_class("Block");
-  pb::ModelInput& input = *model.add_inputs();
-  input.set_name("x");
-  input.set_kind(pb::ModelInput::FLOATS);
-  for (const int64_t size : {int64_t{1}, int64_t{1}, kWidth}) input.add_shape(size);
-  input.set_requires_grad(true);
-  pb::Module& root = *model.mutable_root();
-  MakeComposite(root, "Model", {"x"});
-  pb::Module& layers = AddChild(root, "layers", "ModuleList");
-  for (int i = 0; i < 32; ++i) {
-    const std::string name = std::to_string(i);
-    pb::Module& block = AddComposite(layers, name, "Block", {"x"});
-    pb::Module& norm = AddChild(block, "norm", "LayerNorm");
-    AddParameter(norm, "weight", {kWidth});
-    AddParameter(norm, "bias", {kWidth});
-    norm.set_eps(1e-5);
-    AddLinear(block, "up", kWidth, kHidden, /*bias=*/false);
-    AddLinear(block, "down", kHidden, kWidth, /*bias=*/false);
-    AddCall(block, "norm", {"x"}, {"h"});
-    AddCall(block, "up", {"h"}, {"h"});
-    AddCall(block, "down", {"h"}, {"h"});
-    SetOutput(block, {"h"});
-    AddCall(root, "layers." + name, {"x"}, {"x"});
-  }
-  SetOutput(root, {"x"});
-  return model;
-}
-
-pb::Plan SevenBillion(const std::string& wrap) {
-  PlanRequest request = Request(8, wrap);
-  request.seq = 1;
-  request.loss = "sum_fp32";
-  return PlanOf(EqualBlocks(), request);
 }
 
 TEST(Textbook, SevenBillionParametersOnEightRanks) {
