@@ -52,7 +52,7 @@ Status CheckSizes(const PlanRequest& r) {
     return InvalidArgument(fmt::format("seq: {} tokens, expected at least 1", r.seq));
   }
   if (r.micro_batch > kMaxTokens / r.seq) {
-    return InvalidArgument(fmt::format("micro-batch: {} x {} tokens are more than {}",
+    return InvalidArgument(fmt::format("micro-batch x seq: {} x {} tokens are more than {}",
                                        r.micro_batch, r.seq, kMaxTokens));
   }
   return OkStatus();
@@ -93,12 +93,18 @@ StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
   ASSIGN_OR_RETURN(d.attention,
                    ChooseAttention(*d.profile, r.attention, d.compute, grouped, head_dim));
   d.world_size = r.world_size;
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (!r.arch.starts_with("sm") || r.arch.size() < 4 || r.arch.size() > 5 ||
+      !std::all_of(r.arch.begin() + 2, r.arch.end(), digit)) {
+    return InvalidArgument(
+        fmt::format("arch: \"{}\" is none; expected something like sm80 or sm100", r.arch));
+  }
   d.arch = r.arch;
   return d;
 }
 
 // Byte counts stay far inside 64 bits.
-Status CheckExtents(const ModelGraph& graph) {
+Status CheckExtents(const ModelGraph& graph, const StepDecisions& d) {
   constexpr double kMaxElements = 1e15;
   const auto check = [&](double elements, const std::string& what) {
     if (elements <= kMaxElements) return OkStatus();
@@ -110,16 +116,15 @@ Status CheckExtents(const ModelGraph& graph) {
     const std::string& where = graph.modules[op.module].path;
     for (ValueId v : op.out) {
       double elements = 1;
-      for (int64_t d : graph.values[v].shape) elements *= static_cast<double>(d);
+      for (int64_t size : graph.values[v].shape) elements *= static_cast<double>(size);
       RETURN_IF_ERROR(check(elements, "a tensor of " + where));
     }
     if (op.kind != OpKind::kAttention) continue;
     const Dims& q = graph.values[op.in[0]].shape;
     const double rows = static_cast<double>(q[0]) * static_cast<double>(q[1]);
     const double scores = rows * static_cast<double>(q[2]) * static_cast<double>(q[2]);
-    if (op.backend == "math" || scores > kMaxElements) {
-      RETURN_IF_ERROR(check(scores, "attention scores of " + where));
-    }
+    const std::string& kernel = op.backend.empty() ? d.attention.name : op.backend;
+    if (kernel == "math") RETURN_IF_ERROR(check(scores, "attention scores of " + where));
   }
   return OkStatus();
 }
@@ -142,7 +147,7 @@ Status CheckUnitsRunOnce(const ModelGraph& graph, const std::vector<Unit>& units
 }
 
 Status CheckModel(const ModelGraph& graph, const StepDecisions& d) {
-  RETURN_IF_ERROR(CheckExtents(graph));
+  RETURN_IF_ERROR(CheckExtents(graph, d));
   if (graph.outputs.empty()) return InvalidInput("model: returns nothing");
   if (!ValuesNeedingGrad(graph)[graph.outputs[0]]) {
     return InvalidInput("model: its output does not depend on a trainable parameter");

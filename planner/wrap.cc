@@ -150,11 +150,11 @@ class UnitMaker {
       const int module = graph_.FindModule(path);
       RETURN_IF_ERROR(CheckModule(module, path, call));
       unit.modules.push_back(module);
+      wrapped_[module] = true;
       unit.is_root |= module == 0;
       unit.name += (unit.name.empty() ? "" : "+") + (module == 0 ? "<root>" : path);
     }
     if (unit.modules.empty()) return InvalidArgument("wrap: a call names no module");
-    for (int m : unit.modules) wrapped_[m] = true;
     for (int m : unit.modules) Collect(m, unit.parameters);
     return unit;
   }

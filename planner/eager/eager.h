@@ -42,6 +42,7 @@ struct Node {
   Dims shape;                     // whatever the function needs to remember
   int64_t number = 0;
   double scalar = 0;
+  double dropout = 0;
   bool flag = false;
   int module = -1;
   std::vector<int> pre_hooks;  // passed to GradientHooks::BeforeNode

@@ -22,11 +22,13 @@ Tensor AddScalar(Eager& e, const Tensor& x, double value);
 void AddScalarInPlace(Eager& e, const Tensor& x, double value);
 Tensor MulScalar(Eager& e, const Tensor& x, double value);
 Tensor Neg(Eager& e, const Tensor& x);
-Tensor Pow2(Eager& e, const Tensor& x);
+Tensor Pow(Eager& e, const Tensor& x, double exponent);
+Tensor Tanh(Eager& e, const Tensor& x);
 Tensor Rsqrt(Eager& e, const Tensor& x);
 Tensor Cast(Eager& e, const Tensor& x, DType to);  // x itself when it is of that type
 Tensor Relu(Eager& e, const Tensor& x);
 Tensor Gelu(Eager& e, const Tensor& x);
+Tensor GeluTanh(Eager& e, const Tensor& x);
 Tensor Silu(Eager& e, const Tensor& x);
 Tensor Unary(Eager& e, const char* kernel, const Tensor& x);  // cos, sin: no derivative
 
@@ -38,6 +40,8 @@ Tensor RepeatHeads(Eager& e, const Tensor& x, int64_t count);  // [B, H, T, D] -
 
 // ---- matrix products
 Tensor Linear(Eager& e, const Tensor& x, const Tensor& weight, const Tensor* bias);
+// The same with the weight stored [in, out], as GPT-2's Conv1D.
+Tensor Conv1d(Eager& e, const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor Bmm(Eager& e, const Tensor& a, const Tensor& b);  // [M, N, K] x [M, K, P]
 
 // ---- modules' kernels
@@ -47,12 +51,15 @@ Tensor LayerNorm(Eager& e, const Tensor& x, const Tensor& weight, const Tensor* 
                  DType stats);
 Tensor FusedRmsNorm(Eager& e, const Tensor& x, const Tensor& weight, double eps);
 Tensor FusedRope(Eager& e, const Tensor& x, const Tensor& cos, const Tensor& sin);
+// The CUDA operator keeps a boolean mask; the CPU's composite multiplies by a mask of x's dtype.
+Tensor FusedDropout(Eager& e, const Tensor& x, double p);
+Tensor CompositeDropout(Eager& e, const Tensor& x, double p);
 Tensor SafeSoftmax(Eager& e, const Tensor& x);
 
 // ---- fused attention over q [B, H, T, D] and k, v [B, G, T, D]
 enum class AttentionKernel { kFlashCuda, kFlashCpu, kFlash, kEfficient };
 Tensor FusedAttention(Eager& e, AttentionKernel kernel, const Tensor& q, const Tensor& k,
-                      const Tensor& v, bool causal);
+                      const Tensor& v, bool causal, double dropout);
 
 // ---- losses
 Tensor LogSoftmax(Eager& e, const Tensor& x);  // [M, V]

@@ -64,7 +64,7 @@ void AttentionBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Ten
   Tensor dq = like(s[0]);
   Tensor dk = like(s[1]);
   Tensor dv = like(s[2]);
-  const AttentionAttr attr{node.flag, node.scalar};
+  const AttentionAttr attr{node.flag, node.scalar, node.dropout};
   const int64_t scratch = variant.scratch ? FlashBackwardScratch(s[0], s[1]) : 0;
   if (variant.seeds) {
     e.Launch(variant.backward, {&in[0], &s[0], &s[1], &s[2], &s[3], &s[4], &s[5], &s[6]},
@@ -81,12 +81,12 @@ void AttentionBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Ten
 }  // namespace
 
 Tensor FusedAttention(Eager& e, AttentionKernel kernel, const Tensor& q, const Tensor& k,
-                      const Tensor& v, bool causal) {
+                      const Tensor& v, bool causal, double dropout) {
   const Variant& variant = Get(kernel);
   const Dims s = q.shape();
   Tensor out = e.Empty(q.dtype(), s, TokenMajor(s));
   Tensor logsumexp = e.Empty(DType::kFp32, {s[0], s[1], RoundUp(s[2], variant.row_round)});
-  const AttentionAttr attr{causal, 1 / std::sqrt(static_cast<double>(s[3]))};
+  const AttentionAttr attr{causal, 1 / std::sqrt(static_cast<double>(s[3])), dropout};
   std::vector<Tensor> saved = {q, k, v, out, logsumexp};
   if (variant.seeds) {
     const Dims words = variant.seed_words == 1 ? Dims{} : Dims{variant.seed_words};
@@ -102,6 +102,7 @@ Tensor FusedAttention(Eager& e, AttentionKernel kernel, const Tensor& q, const T
     node->saved = std::move(saved);
     node->number = static_cast<int64_t>(kernel);
     node->scalar = attr.scale;
+    node->dropout = dropout;
     node->flag = causal;
   }
   return out;

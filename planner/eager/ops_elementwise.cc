@@ -69,11 +69,11 @@ void NegBackward(Eager& e, Node&, std::span<Tensor> in, std::span<Tensor> out) {
   out[0] = std::move(g);
 }
 
-// grad * (2 * x^1): the power and its multiple live until the product is there.
-void Pow2Backward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
-  Tensor power = Scalar(e, "pow_scalar", node.saved[0], 1);
-  Tensor twice = Scalar(e, "mul_scalar", power, 2);
-  out[0] = Binary(e, "mul", in[0], twice);
+// grad * (n * x^(n-1)): the power and its multiple live until the product is there.
+void PowBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  Tensor power = Scalar(e, "pow_scalar", node.saved[0], node.scalar - 1);
+  Tensor multiple = Scalar(e, "mul_scalar", power, node.scalar);
+  out[0] = Binary(e, "mul", in[0], multiple);
 }
 
 // -0.5 * grad * result^3
@@ -101,6 +101,13 @@ void GeluBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> 
 }
 void SiluBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
   ActivationBackward(e, node, in, out, "silu_backward");
+}
+
+void GeluTanhBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  ActivationBackward(e, node, in, out, "gelu_tanh_backward");
+}
+void TanhBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  ActivationBackward(e, node, in, out, "tanh_backward");
 }
 
 // The gradient of a mean is spread over the dimension and divided by its length.
@@ -178,9 +185,12 @@ Tensor Neg(Eager& e, const Tensor& x) {
   return out;
 }
 
-Tensor Pow2(Eager& e, const Tensor& x) {
-  Tensor out = Scalar(e, "pow_scalar", x, 2);
-  if (Node* node = e.Record(Pow2Backward, {&x}, {&out})) node->saved = {x};
+Tensor Pow(Eager& e, const Tensor& x, double exponent) {
+  Tensor out = Scalar(e, "pow_scalar", x, exponent);
+  if (Node* node = e.Record(PowBackward, {&x}, {&out})) {
+    node->saved = {x};
+    node->scalar = exponent;
+  }
   return out;
 }
 
@@ -200,6 +210,10 @@ Tensor Cast(Eager& e, const Tensor& x, DType to) {
 
 Tensor Relu(Eager& e, const Tensor& x) { return Activation(e, "relu", ReluBackward, true, x); }
 Tensor Gelu(Eager& e, const Tensor& x) { return Activation(e, "gelu", GeluBackward, false, x); }
+Tensor Tanh(Eager& e, const Tensor& x) { return Activation(e, "tanh", TanhBackward, true, x); }
+Tensor GeluTanh(Eager& e, const Tensor& x) {
+  return Activation(e, "gelu_tanh", GeluTanhBackward, false, x);
+}
 Tensor Silu(Eager& e, const Tensor& x) { return Activation(e, "silu", SiluBackward, false, x); }
 
 Tensor Unary(Eager& e, const char* kernel, const Tensor& x) {

@@ -26,17 +26,20 @@ Tensor Product(Eager& e, const Tensor& a, const Tensor& b) {
 
 // edges: x, weight[, bias]; saved: x as rows (if the weight is trained), weight (if x needs it).
 // Without a bias PyTorch computes the weight's gradient first, with one the input's.
+// node.flag: the weight is stored [in, out].
 void LinearBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
   Tensor g = Rows(e, in[0]);
   in[0].reset();
   const bool bias = node.edges.size() == 3;
   const auto input_gradient = [&] {
-    if (node.NeedsGrad(0)) out[0] = Product(e, g, node.saved[1]);
+    if (!node.NeedsGrad(0)) return;
+    Tensor weight = node.flag ? Transposed(e, node.saved[1]) : node.saved[1];
+    out[0] = Product(e, g, weight);
   };
   const auto weight_gradient = [&] {
     if (!node.NeedsGrad(1)) return;
-    Tensor gt = Transposed(e, g);
-    out[1] = Product(e, gt, node.saved[0]);
+    Tensor left = Transposed(e, node.flag ? node.saved[0] : g);
+    out[1] = Product(e, left, node.flag ? g : node.saved[0]);
   };
   if (bias) input_gradient();
   weight_gradient();
@@ -67,25 +70,41 @@ void BmmBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> o
 
 }  // namespace
 
-Tensor Linear(Eager& e, const Tensor& x, const Tensor& weight, const Tensor* bias) {
+namespace {
+
+// `matrix` is the weight as the right factor [in, out].
+Tensor Affine(Eager& e, const Tensor& x, const Tensor& weight, const Tensor& matrix,
+              const Tensor* bias, bool stored_in_out) {
   Tensor rows = Rows(e, x);
-  Tensor wt = Transposed(e, weight);
-  Tensor product = e.Empty(x.dtype(), {rows.shape()[0], weight.shape()[0]});
+  const int64_t features = matrix.shape()[1];
+  Tensor product = e.Empty(x.dtype(), {rows.shape()[0], features});
   if (bias) {
-    e.Launch("addmm", {bias, &rows, &wt}, {&product});
+    e.Launch("addmm", {bias, &rows, &matrix}, {&product});
   } else {
-    e.Launch("mm", {&rows, &wt}, {&product});
+    e.Launch("mm", {&rows, &matrix}, {&product});
   }
   Node* node = bias ? e.Record(LinearBackward, {&rows, &weight, bias}, {&product})
                     : e.Record(LinearBackward, {&rows, &weight}, {&product});
   if (node) {
+    node->flag = stored_in_out;
     node->saved.resize(2);
     if (weight->requires_grad) node->saved[0] = rows;
     if (rows->requires_grad) node->saved[1] = weight;
   }
   Dims shape = x.shape();
-  shape.back() = weight.shape()[0];
+  shape.back() = features;
   return Reshape(e, product, shape);
+}
+
+}  // namespace
+
+Tensor Linear(Eager& e, const Tensor& x, const Tensor& weight, const Tensor* bias) {
+  Tensor matrix = Transposed(e, weight);
+  return Affine(e, x, weight, matrix, bias, false);
+}
+
+Tensor Conv1d(Eager& e, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return Affine(e, x, weight, weight, &bias, true);
 }
 
 Tensor Bmm(Eager& e, const Tensor& a, const Tensor& b) {

@@ -49,6 +49,13 @@ void RopeBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> 
   out[0] = std::move(g);
 }
 
+// saved: mask
+void DropoutBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  Tensor g = e.Empty(in[0].dtype(), in[0].shape(), StridesLike(in[0].shape(), in[0]->strides));
+  e.Launch("dropout_backward", {&in[0], &node.saved[0]}, {&g}, ScalarAttr{node.scalar});
+  out[0] = std::move(g);
+}
+
 void SoftmaxBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
   Tensor g = e.Empty(in[0].dtype(), in[0].shape());
   e.Launch("softmax_backward", {&in[0], &node.saved[0]}, {&g});
@@ -118,6 +125,23 @@ Tensor FusedRope(Eager& e, const Tensor& x, const Tensor& cos, const Tensor& sin
   e.Launch("rope", {&x, &cos, &sin}, {&out});
   if (Node* node = e.Record(RopeBackward, {&x}, {&out})) node->saved = {cos, sin};
   return out;
+}
+
+Tensor FusedDropout(Eager& e, const Tensor& x, double p) {
+  Tensor out = e.Empty(x.dtype(), x.shape());
+  Tensor mask = e.Empty(DType::kBool, x.shape());
+  e.Launch("dropout", {&x}, {&out, &mask}, ScalarAttr{p});
+  if (Node* node = e.Record(DropoutBackward, {&x}, {&out})) {
+    node->saved = {mask};
+    node->scalar = p;
+  }
+  return out;
+}
+
+Tensor CompositeDropout(Eager& e, const Tensor& x, double p) {
+  Tensor mask = e.Empty(x.dtype(), x.shape());
+  e.Launch("dropout_mask", {}, {&mask}, ScalarAttr{p});
+  return Mul(e, x, mask);
 }
 
 Tensor SafeSoftmax(Eager& e, const Tensor& x) {

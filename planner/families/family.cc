@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/families/gpt2.h"
 #include "planner/families/hf_config.h"
 #include "planner/families/llama.h"
 #include "proto/base/text.h"
@@ -20,6 +21,7 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
+    {"gpt2", Gpt2Model},
     {"llama", LlamaModel},
 };
 

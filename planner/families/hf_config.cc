@@ -176,6 +176,43 @@ StatusOr<std::optional<std::string>> HfConfig::OptionalString(const FieldNames& 
   return std::optional<std::string>(value->get<std::string>());
 }
 
+StatusOr<double> HfConfig::Number(const FieldNames& names, double fallback) const {
+  ASSIGN_OR_RETURN(const std::optional<double> x, OptionalNumber(names));
+  if (x && !(*x >= 0)) return Error(names, "a number, 0 or more");
+  return x.value_or(fallback);
+}
+
+StatusOr<double> HfConfig::Probability(const FieldNames& names, double fallback) const {
+  ASSIGN_OR_RETURN(const std::optional<double> x, OptionalNumber(names));
+  if (x && !(*x >= 0 && *x < 1)) return Error(names, "a probability from 0 to below 1");
+  return x.value_or(fallback);
+}
+
+Status HfConfig::Choice(const FieldNames& names, std::string_view only) const {
+  ASSIGN_OR_RETURN(const auto found, OptionalString(names));
+  if (!found || *found == only) return OkStatus();
+  return Error(names, fmt::format("\"{}\"", only));
+}
+
+Status HfConfig::Flag(const FieldNames& names, bool only) const {
+  ASSIGN_OR_RETURN(const auto found, OptionalBool(names));
+  if (!found || *found == only) return OkStatus();
+  return Error(names, only ? "true" : "false");
+}
+
+Status HfConfig::OnlyArchitecture(std::string_view class_name) const {
+  ASSIGN_OR_RETURN(const auto found, Architecture());
+  if (!found || *found == class_name) return OkStatus();
+  return Error({"architectures"}, fmt::format("[\"{}\"], the one this version knows", class_name));
+}
+
+Status HfConfig::CheckTotal(double parameters) const {
+  constexpr double kMaxParameters = 1e15;
+  if (parameters <= kMaxParameters) return OkStatus();
+  return Error(hf::kHiddenSize, fmt::format("a model below {:.0e} parameters, not {:.1e}",
+                                            kMaxParameters, parameters));
+}
+
 StatusOr<std::optional<std::string>> HfConfig::Architecture() const {
   if (!Present(fields(), "architectures")) return std::optional<std::string>();
   const json& list = fields().at("architectures");

@@ -31,6 +31,9 @@ inline const FieldNames kPositions = {"max_position_embeddings", "n_positions", 
                                       "max_seq_len", "seq_length"};
 }  // namespace hf
 
+// More layers than any model by far; a module tree of more would only fill the host's memory.
+inline constexpr int64_t kMaxLayers = 10000;
+
 // One model's fields: the top level of the file, or its "text_config" when the sizes are there.
 class HfConfig {
  public:
@@ -54,6 +57,15 @@ class HfConfig {
   // First element of "architectures". Only of the section that is read: the top level of a nested
   // file names the composed model, not this part of it.
   StatusOr<std::optional<std::string>> Architecture() const;
+
+  // What several families ask in the same words. An absent field passes, or gives `fallback`.
+  StatusOr<double> Number(const FieldNames& names, double fallback) const;
+  StatusOr<double> Probability(const FieldNames& names, double fallback) const;
+  Status Choice(const FieldNames& names, std::string_view only) const;  // one string is known
+  Status Flag(const FieldNames& names, bool only) const;                // one value is known
+  Status OnlyArchitecture(std::string_view class_name) const;
+  // Refuses models whose byte counts would leave int64_t.
+  Status CheckTotal(double parameters) const;
 
   // "ORIGIN: /pointer: found X, expected Y" for the present one of `names`.
   Status Error(const FieldNames& names, std::string_view expected) const;

@@ -27,21 +27,6 @@ struct LlamaSizes {
   bool tie = false;
 };
 
-// More layers than any model by far; a module tree of more would only fill the host's memory.
-constexpr int64_t kMaxLayers = 10000;
-// Above it byte counts would leave int64_t.
-constexpr double kMaxParameters = 1e15;
-
-Status CheckLlamaOnly(const HfConfig& config) {
-  ASSIGN_OR_RETURN(const auto architecture, config.Architecture());
-  if (architecture && *architecture != "LlamaForCausalLM") {
-    return config.Error({"architectures"}, "[\"LlamaForCausalLM\"], the one this version knows");
-  }
-  ASSIGN_OR_RETURN(const auto act, config.OptionalString({"hidden_act"}));
-  if (act && *act != "silu") return config.Error({"hidden_act"}, "\"silu\"");
-  return OkStatus();
-}
-
 Status ReadHeads(const HfConfig& config, LlamaSizes* sizes) {
   ASSIGN_OR_RETURN(sizes->heads, config.Size(hf::kHeads));
   ASSIGN_OR_RETURN(const auto kv_heads, config.OptionalSize(hf::kKvHeads));
@@ -65,7 +50,8 @@ Status ReadHeads(const HfConfig& config, LlamaSizes* sizes) {
 }
 
 StatusOr<LlamaSizes> ReadSizes(const HfConfig& config) {
-  RETURN_IF_ERROR(CheckLlamaOnly(config));
+  RETURN_IF_ERROR(config.OnlyArchitecture("LlamaForCausalLM"));
+  RETURN_IF_ERROR(config.Choice({"hidden_act"}, "silu"));
   LlamaSizes sizes;
   ASSIGN_OR_RETURN(sizes.vocab, config.Size({"vocab_size"}));
   ASSIGN_OR_RETURN(sizes.hidden, config.Size(hf::kHiddenSize));
@@ -85,10 +71,7 @@ StatusOr<LlamaSizes> ReadSizes(const HfConfig& config) {
       static_cast<double>(sizes.hidden) * (2.0 * (sizes.heads + sizes.kv_heads) * sizes.head_dim +
                                            3.0 * static_cast<double>(sizes.intermediate));
   const double total = 2.0 * sizes.vocab * sizes.hidden + per_layer * sizes.layers;
-  if (total > kMaxParameters) {
-    return config.Error(hf::kHiddenSize, fmt::format("a model below {:.0e} parameters, not {:.1e}",
-                                                     kMaxParameters, total));
-  }
+  RETURN_IF_ERROR(config.CheckTotal(total));
   return sizes;
 }
 
@@ -195,25 +178,12 @@ void AddDecoder(pb::Module& root, const LlamaSizes& s) {
 
 StatusOr<pb::Model> LlamaModel(const HfConfig& config) {
   ASSIGN_OR_RETURN(const LlamaSizes sizes, ReadSizes(config));
-  pb::Model model;
-  model.set_family("llama");
-  model.set_vocab_size(sizes.vocab);
-  model.set_block_class("LlamaDecoderLayer");
+  pb::Model model = CausalLanguageModel("llama", "LlamaDecoderLayer", sizes.vocab);
   model.mutable_rotary()->set_head_dim(sizes.head_dim);
-  pb::ModelInput& tokens = *model.add_inputs();
-  tokens.set_name("input_ids");
-  tokens.set_kind(pb::ModelInput::TOKENS);
   pb::Module& root = *model.mutable_root();
   MakeComposite(root, "LlamaForCausalLM", {"input_ids"});
   AddDecoder(root, sizes);
-  AddLinear(root, "lm_head", sizes.hidden, sizes.vocab, /*bias=*/false);
-  if (sizes.tie) {
-    pb::Module& head = *root.mutable_children(1);
-    head.mutable_params(0)->set_tie("model.embed_tokens.weight");
-  }
-  AddCall(root, "model", {"input_ids"}, {"hidden_states"});
-  AddCall(root, "lm_head", {"hidden_states"}, {"logits"});
-  SetOutput(root, {"logits"});
+  AddHead(root, "model", sizes.hidden, sizes.vocab, sizes.tie ? "model.embed_tokens.weight" : "");
   return model;
 }
 

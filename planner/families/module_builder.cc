@@ -42,6 +42,19 @@ void AddLinear(pb::Module& parent, std::string_view name, int64_t in, int64_t ou
   if (bias) AddParameter(linear, "bias", {out});
 }
 
+void AddConv1d(pb::Module& parent, std::string_view name, int64_t in, int64_t out) {
+  pb::Module& conv = AddChild(parent, name, "Conv1D");
+  AddParameter(conv, "weight", {in, out});
+  AddParameter(conv, "bias", {out});
+}
+
+void AddLayerNorm(pb::Module& parent, std::string_view name, int64_t width, double eps) {
+  pb::Module& norm = AddChild(parent, name, "LayerNorm");
+  AddParameter(norm, "weight", {width});
+  AddParameter(norm, "bias", {width});
+  norm.set_eps(eps);
+}
+
 void AddEmbedding(pb::Module& parent, std::string_view name, int64_t rows, int64_t width) {
   AddParameter(AddChild(parent, name, "Embedding"), "weight", {rows, width});
 }
@@ -59,6 +72,31 @@ void AddCall(pb::Module& module, std::string_view child, ValueNames in, ValueNam
   AddStatement(module, pb::Statement::CALL, in, out).set_module(std::string(child));
 }
 
+void AddDropout(pb::Module& module, std::string_view value, double p) {
+  if (p > 0) AddStatement(module, pb::Statement::DROPOUT, {value}, {value}).set_p(p);
+}
+
 void SetOutput(pb::Module& module, ValueNames output) { Fill(output, module.mutable_output()); }
+
+pb::Model CausalLanguageModel(std::string_view family, std::string_view block_class,
+                              int64_t vocab) {
+  pb::Model model;
+  model.set_family(std::string(family));
+  model.set_vocab_size(vocab);
+  model.set_block_class(std::string(block_class));
+  pb::ModelInput& tokens = *model.add_inputs();
+  tokens.set_name("input_ids");
+  tokens.set_kind(pb::ModelInput::TOKENS);
+  return model;
+}
+
+void AddHead(pb::Module& root, std::string_view decoder, int64_t hidden, int64_t vocab,
+             std::string_view tie) {
+  AddLinear(root, "lm_head", hidden, vocab, /*bias=*/false);
+  root.mutable_children(root.children_size() - 1)->mutable_params(0)->set_tie(std::string(tie));
+  AddCall(root, decoder, {"input_ids"}, {"hidden_states"});
+  AddCall(root, "lm_head", {"hidden_states"}, {"logits"});
+  SetOutput(root, {"logits"});
+}
 
 }  // namespace foreshard

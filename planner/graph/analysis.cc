@@ -39,7 +39,7 @@ std::vector<bool> ValuesNeedingGrad(const ModelGraph& graph) {
 double ForwardMatmulFlops(const ModelGraph& graph) {
   double flops = 0;
   for (const GraphOp& op : graph.ops) {
-    if (op.kind == OpKind::kLinear) {
+    if (op.kind == OpKind::kLinear || op.kind == OpKind::kConv1d) {
       const double rows = static_cast<double>(Numel(graph.values[op.out[0]].shape)) /
                           static_cast<double>(graph.values[op.out[0]].shape.back());
       flops += 2 * rows * static_cast<double>(Numel(graph.parameters[op.params[0]].shape));

@@ -122,7 +122,8 @@ class Flattener {
   bool IsLeaf(int module) const {
     const std::string& c = graph_.modules[module].class_name;
     return graph_.modules[module].source->forward().empty() &&
-           (c == "Linear" || c == "Embedding" || c == "LayerNorm" || IsRmsNorm(module));
+           (c == "Linear" || c == "Conv1D" || c == "Embedding" || c == "LayerNorm" ||
+            IsRmsNorm(module));
   }
   bool IsRmsNorm(int module) const {
     return graph_.modules[module].class_name.ends_with("RMSNorm");
@@ -135,12 +136,14 @@ class Flattener {
     op.in = args;
     if (m.class_name == "Linear") {
       op.kind = OpKind::kLinear;
+    } else if (m.class_name == "Conv1D") {
+      op.kind = OpKind::kConv1d;
     } else if (m.class_name == "Embedding") {
       op.kind = OpKind::kEmbedding;
     } else {
       op.kind = m.class_name == "LayerNorm" ? OpKind::kLayerNorm : OpKind::kRmsNorm;
     }
-    const bool matrix = op.kind == OpKind::kLinear || op.kind == OpKind::kEmbedding;
+    const bool matrix = op.kind != OpKind::kLayerNorm && op.kind != OpKind::kRmsNorm;
     for (const pb::ModelParameter& p : m.source->params()) {
       const int index = parameter_by_path_.at(Join(m.path, p.name()));
       const int rank = matrix && p.name() == "weight" ? 2 : 1;
@@ -262,6 +265,8 @@ class Flattener {
         {pb::Statement::MUL, OpKind::kMul},
         {pb::Statement::RELU, OpKind::kRelu},
         {pb::Statement::GELU, OpKind::kGelu},
+        {pb::Statement::GELU_NEW, OpKind::kGeluNew},
+        {pb::Statement::DROPOUT, OpKind::kDropout},
         {pb::Statement::SILU, OpKind::kSilu},
         {pb::Statement::CHUNK, OpKind::kChunk},
         {pb::Statement::SPLIT_HEADS, OpKind::kSplitHeads},
@@ -280,6 +285,7 @@ class Flattener {
     op.module = module;
     op.n = op.kind == OpKind::kRotaryTables ? model_.rotary().head_dim() : s.n();
     op.causal = s.causal();
+    op.p = s.p();
     op.grouped = s.grouped();
     op.backend = s.backend();
     if (op.kind == OpKind::kParamSum) {

@@ -35,12 +35,15 @@ struct GraphParameter {
 enum class OpKind {
   kEmbedding,
   kLinear,
+  kConv1d,  // a linear layer whose weight is stored [in, out]
   kLayerNorm,
   kRmsNorm,
   kAdd,
   kMul,
   kRelu,
   kGelu,
+  kGeluNew,
+  kDropout,
   kSilu,
   kChunk,
   kSplitHeads,
@@ -62,6 +65,7 @@ struct GraphOp {
   int64_t n = 0;            // count or heads, by kind
   bool causal = false;
   bool grouped = false;
+  double p = 0;         // probability of dropping
   std::string backend;  // attention that the model itself asks for, "" = none
 };
 

@@ -7,6 +7,15 @@ namespace {
 
 std::string Text(const Dims& d) { return fmt::format("[{}]", fmt::join(d.begin(), d.end(), ", ")); }
 
+bool Broadcasts(const Dims& from, const Dims& to) {
+  const int shift = to.size() - from.size();
+  if (shift < 0) return false;
+  for (int i = 0; i < from.size(); ++i) {
+    if (from[i] != 1 && from[i] != to[i + shift]) return false;
+  }
+  return true;
+}
+
 class Rules {
  public:
   Rules(const ModelGraph& graph, const GraphOp& op, int outputs, std::vector<GraphValue>* results)
@@ -18,7 +27,9 @@ class Rules {
       case OpKind::kEmbedding:
         return Embedding();
       case OpKind::kLinear:
-        return Linear();
+        return Linear(/*in=*/1, /*out_dim=*/0);
+      case OpKind::kConv1d:
+        return Linear(/*in=*/0, /*out_dim=*/1);
       case OpKind::kLayerNorm:
       case OpKind::kRmsNorm:
         return Norm();
@@ -27,6 +38,8 @@ class Rules {
         return Binary();
       case OpKind::kRelu:
       case OpKind::kGelu:
+      case OpKind::kGeluNew:
+      case OpKind::kDropout:
       case OpKind::kSilu:
         return Unary();
       case OpKind::kChunk:
@@ -44,7 +57,7 @@ class Rules {
       case OpKind::kRope:
         return Rope();
       case OpKind::kPositions:
-        return Result({1, graph_.seq}, ValueType::kInt64);
+        return Positions();
       case OpKind::kRotaryTables:
         return RotaryTables();
     }
@@ -81,14 +94,15 @@ class Rules {
     out.push_back(Param(0)[1]);
     return Result(out, ValueType::kFloat);
   }
-  Status Linear() {
+  // `in` and `out_dim` are the weight's dimensions of these features.
+  Status Linear(int in, int out_dim) {
     RETURN_IF_ERROR(Arity(1));
     Dims out = Shape(0);
-    if (out.empty() || out.back() != Param(0)[1]) {
+    if (out.empty() || out.back() != Param(0)[in]) {
       return InvalidInput(fmt::format("input has shape {}, weight {} expects {} features",
-                                      Text(out), Text(Param(0)), Param(0)[1]));
+                                      Text(out), Text(Param(0)), Param(0)[in]));
     }
-    out.back() = Param(0)[0];
+    out.back() = Param(0)[out_dim];
     return Result(out, ValueType::kFloat);
   }
   Status Norm() {
@@ -103,8 +117,8 @@ class Rules {
     RETURN_IF_ERROR(Arity(2));
     const Dims& a = Shape(0);
     const Dims& b = Shape(1);
-    if (a == b || b.empty()) return Result(a, ValueType::kFloat);
-    if (a.empty()) return Result(b, ValueType::kFloat);
+    if (Broadcasts(b, a)) return Result(a, ValueType::kFloat);
+    if (Broadcasts(a, b)) return Result(b, ValueType::kFloat);
     return InvalidInput(fmt::format("shapes {} and {} differ", Text(a), Text(b)));
   }
   Status Unary() {
@@ -156,6 +170,13 @@ class Rules {
           fmt::format("query {}, key {}, value {} do not fit", Text(q), Text(k), Text(Shape(2))));
     }
     return Result(q, ValueType::kFloat);
+  }
+  Status Positions() {
+    if (op_.n > 0 && graph_.seq > op_.n) {
+      return InvalidArgument(
+          fmt::format("seq: {} tokens, but the model knows {} positions", graph_.seq, op_.n));
+    }
+    return Result({1, graph_.seq}, ValueType::kInt64);
   }
   Status Rope() {
     RETURN_IF_ERROR(Arity(4));

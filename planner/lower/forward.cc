@@ -103,7 +103,7 @@ Tensor ForwardPass::Attend(const GraphOp& op) {
   auto run = attention_.run;
   if (op.backend == "math") run = profile_.math;
   if (op.backend == "flash") run = profile_.flash;
-  return run(eager_, In(op, 0), In(op, 1), In(op, 2), op.causal);
+  return run(eager_, In(op, 0), In(op, 1), In(op, 2), op.causal, op.p);
 }
 
 void ForwardPass::Execute(const GraphOp& op) {
@@ -117,6 +117,8 @@ void ForwardPass::Execute(const GraphOp& op) {
     case OpKind::kLinear:
       return set(0, ops::Linear(e, In(op, 0), Param(op, 0),
                                 op.params.size() > 1 ? &Param(op, 1) : nullptr));
+    case OpKind::kConv1d:
+      return set(0, ops::Conv1d(e, In(op, 0), Param(op, 0), Param(op, 1)));
     case OpKind::kLayerNorm:
     case OpKind::kRmsNorm:
       return set(0, Norm(op));
@@ -128,6 +130,10 @@ void ForwardPass::Execute(const GraphOp& op) {
       return set(0, ops::Relu(e, In(op, 0)));
     case OpKind::kGelu:
       return set(0, ops::Gelu(e, In(op, 0)));
+    case OpKind::kGeluNew:
+      return set(0, profile_.gelu_new(e, In(op, 0)));
+    case OpKind::kDropout:
+      return set(0, profile_.dropout(e, In(op, 0), op.p));
     case OpKind::kSilu:
       return set(0, ops::Silu(e, In(op, 0)));
     case OpKind::kChunk: {

@@ -26,6 +26,7 @@ void AppendAttr(std::string& key, const KernelAttr& attr) {
         if constexpr (std::is_same_v<T, AttentionAttr>) {
           key.push_back(a.causal ? 1 : 0);
           Append(key, &a.scale, sizeof a.scale);
+          Append(key, &a.dropout, sizeof a.dropout);
         } else if constexpr (!std::is_same_v<T, std::monostate>) {
           Append(key, &a, sizeof a);
         }
@@ -54,6 +55,7 @@ struct AttrFiller {
   void operator()(AttentionAttr a) const {
     kernel.mutable_attention()->set_causal(a.causal);
     kernel.mutable_attention()->set_scale(a.scale);
+    kernel.mutable_attention()->set_dropout(a.dropout);
   }
 };
 

@@ -47,6 +47,7 @@ struct SliceAttr {
 struct AttentionAttr {
   bool causal;
   double scale;
+  double dropout;
 };
 using KernelAttr =
     std::variant<std::monostate, ScalarAttr, EpsAttr, DimAttr, SliceAttr, AttentionAttr>;

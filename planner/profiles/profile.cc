@@ -10,21 +10,30 @@ namespace {
 using ops::AttentionKernel;
 
 template <AttentionKernel kernel>
-Tensor Fused(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
-  return ops::FusedAttention(e, kernel, q, k, v, causal);
+Tensor Fused(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+             double dropout) {
+  return ops::FusedAttention(e, kernel, q, k, v, causal, dropout);
+}
+
+template <KernelProfile::Dropout drop>
+Tensor Math(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+            double dropout) {
+  return recipes::MathAttention(e, q, k, v, causal, dropout, drop);
 }
 
 // The rows of the table are in the order of the struct's fields.
 constexpr KernelProfile kProfiles[] = {
     {"torch-cuda", recipes::PythonRmsNorm, ops::FusedRmsNorm, DType::kFp32, false,
-     recipes::PythonRope, Fused<AttentionKernel::kFlashCuda>, Fused<AttentionKernel::kEfficient>,
-     recipes::MathAttention, recipes::CrossEntropy, true},
+     recipes::PythonRope, recipes::PythonGeluNew, ops::FusedDropout,
+     Fused<AttentionKernel::kFlashCuda>, Fused<AttentionKernel::kEfficient>,
+     Math<ops::FusedDropout>, recipes::CrossEntropy, true},
     {"torch-cpu", recipes::PythonRmsNorm, recipes::CompositeRmsNorm, DType::kFp32, true,
-     recipes::PythonRope, Fused<AttentionKernel::kFlashCpu>, nullptr, recipes::MathAttention,
-     recipes::CrossEntropy, false},
-    {"foreshard", ops::FusedRmsNorm, ops::FusedRmsNorm, DType::kFp32, false, ops::FusedRope,
-     Fused<AttentionKernel::kFlash>, nullptr, recipes::MathAttention, ops::FusedCrossEntropy,
+     recipes::PythonRope, recipes::PythonGeluNew, ops::CompositeDropout,
+     Fused<AttentionKernel::kFlashCpu>, nullptr, Math<ops::CompositeDropout>, recipes::CrossEntropy,
      false},
+    {"foreshard", ops::FusedRmsNorm, ops::FusedRmsNorm, DType::kFp32, false, ops::FusedRope,
+     ops::GeluTanh, ops::FusedDropout, Fused<AttentionKernel::kFlash>, nullptr,
+     Math<ops::FusedDropout>, ops::FusedCrossEntropy, false},
 };
 
 }  // namespace

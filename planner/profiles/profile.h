@@ -16,7 +16,9 @@ struct KernelProfile {
   using Norm = Tensor (*)(Eager&, const Tensor& x, const Tensor& weight, double eps);
   using Rope = Tensor (*)(Eager&, const Tensor& x, const Tensor& cos, const Tensor& sin);
   using Attention = Tensor (*)(Eager&, const Tensor& q, const Tensor& k, const Tensor& v,
-                               bool causal);
+                               bool causal, double dropout);
+  using Activation = Tensor (*)(Eager&, const Tensor& x);
+  using Dropout = Tensor (*)(Eager&, const Tensor& x, double p);
   using Loss = Tensor (*)(Eager&, const Tensor& logits, const Tensor& labels);
 
   std::string_view name;
@@ -25,6 +27,8 @@ struct KernelProfile {
   DType layer_norm_stats;  // fp32, or kept in the input's dtype (then layer_norm_follows_input)
   bool layer_norm_follows_input;
   Rope rope;
+  Activation gelu_new;  // written out in Python by transformers
+  Dropout dropout;
   Attention flash;
   Attention efficient;  // nullptr where there is none
   Attention math;
@@ -54,7 +58,9 @@ namespace recipes {
 Tensor PythonRmsNorm(Eager& e, const Tensor& x, const Tensor& weight, double eps);
 Tensor CompositeRmsNorm(Eager& e, const Tensor& x, const Tensor& weight, double eps);
 Tensor PythonRope(Eager& e, const Tensor& x, const Tensor& cos, const Tensor& sin);
-Tensor MathAttention(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
+Tensor MathAttention(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                     double dropout, KernelProfile::Dropout drop);
+Tensor PythonGeluNew(Eager& e, const Tensor& x);
 Tensor CrossEntropy(Eager& e, const Tensor& logits, const Tensor& labels);
 // int64 positions 0, 1, ... of one sequence: [1, T].
 Tensor Positions(Eager& e, int64_t seq);

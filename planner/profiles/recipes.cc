@@ -12,7 +12,7 @@ using namespace ops;  // NOLINT: recipes read as the code they stand for
 // transformers' LlamaRMSNorm.forward and its relatives.
 Tensor PythonRmsNorm(Eager& e, const Tensor& x, const Tensor& weight, double eps) {
   Tensor hidden = Cast(e, x, DType::kFp32);
-  Tensor squares = Pow2(e, hidden);
+  Tensor squares = Pow(e, hidden, 2);
   Tensor variance = MeanLast(e, squares);
   squares.reset();
   Tensor shifted = AddScalar(e, variance, eps);
@@ -29,7 +29,7 @@ Tensor CompositeRmsNorm(Eager& e, const Tensor& x, const Tensor& weight, double 
   Tensor upcast = Cast(e, x, DType::kFp32);
   Tensor normalized;
   {
-    Tensor squares = Pow2(e, upcast);
+    Tensor squares = Pow(e, upcast, 2);
     Tensor mean = MeanLast(e, squares);
     AddScalarInPlace(e, mean, eps);
     Tensor scale = Rsqrt(e, mean);
@@ -60,7 +60,8 @@ Tensor PythonRope(Eager& e, const Tensor& x, const Tensor& cos, const Tensor& si
 }
 
 // The composite attention: scores and probabilities are materialised, in fp32 for half precision.
-Tensor MathAttention(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+Tensor MathAttention(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                     double dropout, KernelProfile::Dropout drop) {
   const Dims s = q.shape();
   const int64_t groups = s[1] / k.shape()[1];
   const double scale = std::sqrt(1 / std::sqrt(static_cast<double>(s[3])));
@@ -95,6 +96,7 @@ Tensor MathAttention(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v
   if (causal) scores = Add(e, scores, bias);
   Tensor probabilities = SafeSoftmax(e, scores);
   scores.reset();
+  if (dropout > 0) probabilities = drop(e, probabilities, dropout);
   Tensor returned = Cast(e, probabilities, q.dtype());
   Tensor mixed;
   {
@@ -105,6 +107,18 @@ Tensor MathAttention(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v
     mixed = Reshape(e, product, s);
   }
   return Cast(e, mixed, q.dtype());
+}
+
+// transformers' NewGELUActivation: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+Tensor PythonGeluNew(Eager& e, const Tensor& x) {
+  Tensor half = MulScalar(e, x, 0.5);
+  Tensor inner = Pow(e, x, 3);
+  inner = MulScalar(e, inner, 0.044715);
+  inner = Add(e, x, inner);
+  inner = MulScalar(e, inner, std::sqrt(2 / 3.14159265358979323846));
+  inner = Tanh(e, inner);
+  inner = AddScalar(e, inner, 1);
+  return Mul(e, half, inner);
 }
 
 // F.cross_entropy(logits, labels), mean over the rows.

@@ -85,6 +85,12 @@ Status InPlaceAdd(const pb::Kernel& k) {
 
 Status Fill(const pb::Kernel&) { return OkStatus(); }
 
+Status Dropout(const pb::Kernel& k) {
+  RETURN_IF_ERROR(Want(k.attributes_case() == pb::Kernel::kScalar, "no probability"));
+  RETURN_IF_ERROR(WantShape(k.results(0), k.operands(0), "result"));
+  return WantShape(k.results(1), k.operands(0), "mask");
+}
+
 Status Copies(const pb::Kernel& k) {
   RETURN_IF_ERROR(Want(k.operands(0).dtype() == k.results(0).dtype(), "a copy changes the dtype"));
   return WantShape(k.results(0), k.operands(0), "result");
@@ -256,6 +262,7 @@ Status NllLoss(const pb::Kernel& k) {
 // gradient, labels, total weight -> gradient of the log probabilities
 Status NllLossBackward(const pb::Kernel& k) {
   RETURN_IF_ERROR(WantRank(k.operands(0), 0, "gradient"));
+  RETURN_IF_ERROR(WantRank(k.operands(2), 0, "total weight"));
   RETURN_IF_ERROR(WantRank(k.results(0), 2, "result"));
   return WantVector(k.operands(1), k.results(0).shape(0), "labels");
 }
@@ -271,6 +278,8 @@ Status CrossEntropy(const pb::Kernel& k) {
 Status CrossEntropyBackward(const pb::Kernel& k) {
   RETURN_IF_ERROR(WantRank(k.operands(0), 0, "gradient"));
   RETURN_IF_ERROR(WantRank(k.operands(1), 2, "logits"));
+  RETURN_IF_ERROR(WantVector(k.operands(2), k.operands(1).shape(0), "labels"));
+  RETURN_IF_ERROR(WantVector(k.operands(3), k.operands(1).shape(0), "logsumexp"));
   return WantShape(k.results(0), k.operands(1), "result");
 }
 
@@ -285,13 +294,21 @@ Status QueryKeyValue(const Type& q, const Type& key, const Type& v) {
   return Want(fits, fmt::format("query {} does not fit key {}", Text(q), Text(key)));
 }
 
+// One number for each head and row; kernels may round the rows up.
+Status WantLogSumExp(const Type& t, const Type& q) {
+  RETURN_IF_ERROR(WantRank(t, 3, "logsumexp"));
+  const bool fits =
+      t.shape(0) == q.shape(0) && t.shape(1) == q.shape(1) && t.shape(2) >= q.shape(2);
+  return Want(fits, fmt::format("logsumexp {} does not fit query {}", Text(t), Text(q)));
+}
+
 }  // namespace
 
 Status Attention(const pb::Kernel& k) {
   RETURN_IF_ERROR(Want(k.has_attention(), "no attention attribute"));
   RETURN_IF_ERROR(QueryKeyValue(k.operands(0), k.operands(1), k.operands(2)));
   RETURN_IF_ERROR(WantShape(k.results(0), k.operands(0), "result"));
-  return WantRank(k.results(1), 3, "logsumexp");
+  return WantLogSumExp(k.results(1), k.operands(0));
 }
 
 // gradient, q, k, v, out, logsumexp[, seed, offset] -> dq, dk, dv
@@ -300,6 +317,7 @@ Status AttentionBackward(const pb::Kernel& k) {
   RETURN_IF_ERROR(QueryKeyValue(k.operands(1), k.operands(2), k.operands(3)));
   RETURN_IF_ERROR(WantShape(k.operands(0), k.operands(1), "gradient"));
   RETURN_IF_ERROR(WantShape(k.operands(4), k.operands(1), "output"));
+  RETURN_IF_ERROR(WantLogSumExp(k.operands(5), k.operands(1)));
   for (int i = 0; i < 3; ++i) {
     RETURN_IF_ERROR(WantShape(k.results(i), k.operands(i + 1), "gradient of an input"));
   }

@@ -9,6 +9,7 @@ namespace foreshard::oplib {
 // ---- shape rules
 Status Elementwise(const pb::Kernel& k);  // every operand broadcasts to the result
 Status InPlaceAdd(const pb::Kernel& k);   // the result is the first operand
+Status Dropout(const pb::Kernel& k);      // x -> y, mask
 Status Fill(const pb::Kernel& k);         // no operand matters
 Status Copies(const pb::Kernel& k);       // same shape, same dtype
 Status CastRule(const pb::Kernel& k);     // same shape

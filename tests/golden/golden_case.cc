@@ -101,6 +101,9 @@ std::optional<DType> OptionalDType(const json& options, const char* name) {
 json MergedConfig(const json& spec) {
   json config = spec.at("config");
   if (Asked(spec, "config_overrides")) config.update(spec["config_overrides"]);
+  if (config.value("model_type", "") == "gpt2") {  // recorded without dropouts
+    for (const char* name : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) config[name] = 0.0;
+  }
   return config;
 }
 
@@ -108,17 +111,32 @@ void AddCall(PlanRequest& request, std::vector<std::string> modules, std::option
   request.wrap_calls.push_back({std::move(modules), reshard});
 }
 
+// Where the recorded families keep their parts.
+struct Parts {
+  std::string layers, embedding, norm, layer_count;
+  bool tied_by_default;
+};
+Parts PartsOf(const json& config) {
+  if (config.value("model_type", "") == "gpt2") {
+    return {"transformer.h", "transformer.wte", "transformer.ln_f", "n_layer", true};
+  }
+  return {"model.layers", "model.embed_tokens", "model.norm", "num_hidden_layers", false};
+}
+
 // Both layouts as calls, leaf modules first.
 void WrapEndToEnd(const json& spec, PlanRequest& request) {
   const json config = MergedConfig(spec);
   const bool titan = spec.at("layout") == "titan";
-  const bool tied = config.value("tie_word_embeddings", false);
+  const Parts parts = PartsOf(config);
+  const bool tied = config.value("tie_word_embeddings", parts.tied_by_default);
   const std::optional<bool> reshard = OptionalBool(spec, "reshard_after_forward");
-  if (titan && !tied) AddCall(request, {"model.embed_tokens"}, reshard);
-  const int layers = config.at("num_hidden_layers");
-  for (int i = 0; i < layers; ++i) AddCall(request, {fmt::format("model.layers.{}", i)}, reshard);
-  if (titan && tied) AddCall(request, {"model.embed_tokens", "model.norm", "lm_head"}, false);
-  if (titan && !tied) AddCall(request, {"model.norm", "lm_head"}, false);
+  if (titan && !tied) AddCall(request, {parts.embedding}, reshard);
+  const int layers = config.at(parts.layer_count);
+  for (int i = 0; i < layers; ++i) {
+    AddCall(request, {fmt::format("{}.{}", parts.layers, i)}, reshard);
+  }
+  if (titan && tied) AddCall(request, {parts.embedding, parts.norm, "lm_head"}, false);
+  if (titan && !tied) AddCall(request, {parts.norm, "lm_head"}, false);
   AddCall(request, {""}, OptionalBool(spec, "root_reshard_after_forward"));
 }
 

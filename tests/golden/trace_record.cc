@@ -103,6 +103,15 @@ std::vector<Event> Collectives(const json& rows) {
   return events;
 }
 
+// Whole models were recorded on fake CPU tensors, where LayerNorm keeps its statistics in the
+// input's dtype; on CUDA, which these runs stand for, they are fp32.
+void CorrectStatistics(SavedTensor& tensor) {
+  if (tensor.op != "native_layer_norm" || tensor.shape.back() != 1 || tensor.dtype != "bf16")
+    return;
+  tensor.dtype = "fp32";
+  tensor.bytes *= 2;
+}
+
 // Rows are [module, op, shape, dtype, bytes, ...]; `count_at` is the column of the count, if any.
 Lines Saved(const json& rows, bool counted) {
   std::vector<SavedTensor> saved;
@@ -110,6 +119,7 @@ Lines Saved(const json& rows, bool counted) {
     SavedTensor tensor{TextOr(row.at(0), ""), row.at(1), row.at(2),
                        DTypeName(row.at(3)),  row.at(4), 1};
     if (counted) tensor.count = row.at(5);
+    if (counted) CorrectStatistics(tensor);
     saved.push_back(std::move(tensor));
   }
   return SavedLines(saved);
