@@ -53,13 +53,14 @@ Change SliceAt(int64_t dim, int64_t start, int64_t length) {
 std::vector<Rule> Elementwise() {
   return {
       {{"add", "mul"}, {{2, 3}, {3}}, {{2, 3}}, {}, {Operand(1, {4}), Operand(0, {2, 2, 3})}},
-      {{"relu_backward", "gelu_backward", "silu_backward", "softmax_backward",
-        "log_softmax_backward"},
+      {{"relu_backward", "gelu_backward", "gelu_tanh_backward", "tanh_backward", "dropout_backward",
+        "silu_backward", "softmax_backward", "log_softmax_backward"},
        {{2, 3}, {2, 3}},
        {{2, 3}},
        {},
        {Operand(0, {3, 2}), Operand(1, {3, 2})}},
-      {{"neg", "rsqrt", "cos", "sin", "relu", "gelu", "silu", "softmax", "log_softmax"},
+      {{"neg", "rsqrt", "cos", "sin", "relu", "gelu", "gelu_tanh", "tanh", "silu", "softmax",
+        "log_softmax"},
        {{2, 3}},
        {{2, 3}},
        {},
@@ -70,6 +71,11 @@ std::vector<Rule> Elementwise() {
        {{2, 3}},
        SetScalar,
        {Result(0, {3, 2}), NoAttribute}},
+      {{"dropout"},
+       {{2, 3}},
+       {{2, 3}, {2, 3}},
+       SetScalar,
+       {Result(0, {3, 2}), Result(1, {3}), NoAttribute}},
       {{"div_expand"}, {{2, 1}}, {{2, 3}}, SetScalar, {Operand(0, {2, 2}), NoAttribute}},
       {{"cast", "mask_to_bias", "ones_like"}, {{2, 3}}, {{2, 3}}, {}, {Result(0, {3, 2})}},
       {{"copy", "tril"},
@@ -277,7 +283,7 @@ TEST(OplibShapes, EveryKernelHasARowHere) {
   // Fills read nothing, so that no shape is wrong for them.
   std::set<std::string_view> missing = {};
   for (const KernelInfo& info : All()) missing.insert(info.name);
-  for (const char* fill : {"arange", "ones"}) missing.erase(fill);
+  for (const char* fill : {"arange", "ones", "dropout_mask"}) missing.erase(fill);
   const std::vector<Rule> rules = AllRules();
   for (const Rule& rule : rules) {
     for (const std::string& name : rule.names) EXPECT_EQ(missing.erase(name), 1u) << name;
