@@ -1,3 +1,3 @@
 foreshard_test(textbook_test
-  SOURCES tools/rules_of_thumb_test.cc tools/textbook_test.cc
+  SOURCES tools/invariants_test.cc tools/rules_of_thumb_test.cc tools/textbook_test.cc
   DEPS foreshard_tools foreshard_plan_helpers)
