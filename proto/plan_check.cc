@@ -12,10 +12,14 @@ Status Broken(std::string_view rule, std::string_view place, std::string_view wh
   return InvalidPlan(fmt::format("rule {}: {}: {}", rule, place, what));
 }
 
+std::string OpKind(const pb::Op& op) {
+  const auto* kind = pb::Op::descriptor()->FindFieldByNumber(static_cast<int>(op.kind_case()));
+  return kind ? std::string(kind->name()) : "no kind";
+}
+
 std::string OpPlace(const pb::Plan& plan, const pb::Segment& segment, int op) {
   const pb::Op& o = segment.ops(op);
-  const auto* kind = pb::Op::descriptor()->FindFieldByNumber(static_cast<int>(o.kind_case()));
-  std::string what = kind ? std::string(kind->name()) : "no kind";
+  std::string what = OpKind(o);
   if (o.has_compute() && InTable(o.compute().kernel(), plan.kernels_size())) {
     what += " " + plan.kernels(o.compute().kernel()).name();
   }
@@ -66,7 +70,9 @@ Status CheckPlan(const pb::Plan& plan) {
   RETURN_IF_ERROR(plan_check::CheckLayout(plan));
   RETURN_IF_ERROR(plan_check::CheckKernels(plan));
   RETURN_IF_ERROR(plan_check::CheckOps(plan));
-  return plan_check::CheckLifetimes(plan);
+  RETURN_IF_ERROR(plan_check::CheckLifetimes(plan));
+  RETURN_IF_ERROR(plan_check::CheckData(plan));
+  return plan_check::CheckOrder(plan);
 }
 
 }  // namespace foreshard

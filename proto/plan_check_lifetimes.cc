@@ -42,6 +42,7 @@ class Walk {
     for (int i = 0; i < segment.ops_size(); ++i) {
       RETURN_IF_ERROR(Allocate(segment, i));
       RETURN_IF_ERROR(Use(segment, i));
+      RETURN_IF_ERROR(Settle(segment, i));
       RETURN_IF_ERROR(Free(segment, i));
       if (repetition == 0) RETURN_IF_ERROR(Count(segment, i));
     }
@@ -61,6 +62,17 @@ class Walk {
         return Broken(segment, op, "allocates", buffer, "is alive already");
       }
       alive_[static_cast<size_t>(buffer)] = true;
+    }
+    return OkStatus();
+  }
+
+  Status Settle(const pb::Segment& segment, int op) const {
+    for (const pb::Settle& settle : segment.ops(op).settles()) {
+      if (alive_[static_cast<size_t>(settle.buffer())]) continue;
+      return plan_check::Broken(
+          "settle", OpPlace(plan_, segment, op),
+          fmt::format("settles buffer {}, which is not alive (program \"{}\")", settle.buffer(),
+                      program_));
     }
     return OkStatus();
   }

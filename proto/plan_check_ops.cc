@@ -1,23 +1,11 @@
-// What can be said of an op by itself: indices, stream, waits, operands and views, sizes.
+// What can be said of an op by itself: indices, stream, waits, operands, sizes.
 #include <fmt/format.h>
 
+#include "proto/plan_check_op.h"
 #include "proto/plan_check_parts.h"
 
 namespace foreshard::plan_check {
 namespace {
-
-// An op and how to name it in a message.
-struct OpContext {
-  const pb::Plan& plan;
-  const pb::Segment& segment;
-  int index;
-
-  const pb::Op& op() const { return segment.ops(index); }
-  const pb::Buffer& buffer(int32_t i) const { return plan.buffers(i); }
-  Status Broken(std::string_view rule, std::string_view what) const {
-    return plan_check::Broken(rule, OpPlace(plan, segment, index), what);
-  }
-};
 
 template <typename Indices>
 Status CheckIndices(const OpContext& c, std::string_view table, const Indices& indices, int size) {
@@ -66,7 +54,40 @@ Status CheckOpStream(const OpContext& c) {
   if (op.has_stream() && !InTable(op.stream(), c.plan.streams_size())) {
     return c.Broken("index", fmt::format("stream {} of {}", op.stream(), c.plan.streams_size()));
   }
+  if (!works && !(op.in().empty() && op.out().empty())) {
+    return c.Broken("stream", "puts no work on a stream but reads or writes buffers");
+  }
   return OkStatus();
+}
+
+Status CheckSettles(const OpContext& c) {
+  for (const pb::Settle& settle : c.op().settles()) {
+    if (!InTable(settle.buffer(), c.plan.buffers_size())) {
+      return c.Broken(
+          "index", fmt::format("settles buffer {} of {}", settle.buffer(), c.plan.buffers_size()));
+    }
+    if (settle.category() < pb::SHARDED_PARAM || settle.category() > pb::WORKSPACE) {
+      return c.Broken("settle", fmt::format("category {} of buffer {} is none",
+                                            static_cast<int>(settle.category()), settle.buffer()));
+    }
+  }
+  return OkStatus();
+}
+
+// Whether the op is a part of a gather or reduction, and so belongs to a unit.
+bool MovesUnit(const pb::Op& op) {
+  switch (op.kind_case()) {
+    case pb::Op::kCastShard:
+    case pb::Op::kGatherCopyIn:
+    case pb::Op::kAllGather:
+    case pb::Op::kCopyOut:
+    case pb::Op::kReduceCopyIn:
+    case pb::Op::kReduceScatter:
+    case pb::Op::kGradFinalize:
+      return true;
+    default:
+      return false;
+  }
 }
 
 template <typename Waits>
@@ -78,53 +99,6 @@ Status CheckWaitList(const OpContext& c, const Waits& waits) {
     if (!c.segment.ops(wait).has_stream()) {
       return c.Broken("waits", fmt::format("waits for op {}, which is on no stream", wait));
     }
-  }
-  return OkStatus();
-}
-
-// Bytes from the start of a buffer to the end of a view's last element; 0 for a view of nothing.
-std::optional<int64_t> ViewEnd(const pb::TensorType& type, int64_t offset) {
-  const std::optional<int64_t> numel = Numel(type.shape());
-  if (!numel || offset < 0) return std::nullopt;
-  if (*numel == 0) return 0;
-  int64_t last = offset;
-  if (type.strides().empty()) {
-    if (__builtin_add_overflow(last, *numel - 1, &last)) return std::nullopt;
-  }
-  for (int i = 0; i < type.strides_size(); ++i) {
-    const std::optional<int64_t> reach = Multiply(type.shape(i) - 1, type.strides(i));
-    if (!reach || __builtin_add_overflow(last, *reach, &last)) return std::nullopt;
-  }
-  int64_t elements = 0;
-  if (__builtin_add_overflow(last, int64_t{1}, &elements)) return std::nullopt;
-  return Multiply(elements, ElementBytes(type.dtype()));
-}
-
-Status CheckView(const OpContext& c, const pb::TensorType& type, int32_t buffer, int64_t offset) {
-  const std::optional<int64_t> end = ViewEnd(type, offset);
-  const int64_t bytes = c.buffer(buffer).bytes();
-  if (end && *end <= bytes) return OkStatus();
-  return c.Broken("view", fmt::format("its view of buffer {} ends at byte {}, the buffer at {}",
-                                      buffer, end ? fmt::to_string(*end) : "2^62 or more", bytes));
-}
-
-Status CheckCompute(const OpContext& c) {
-  const pb::Op& op = c.op();
-  RETURN_IF_ERROR(CheckIndices(c, "kernel", std::initializer_list<int32_t>{op.compute().kernel()},
-                               c.plan.kernels_size()));
-  const pb::Kernel& kernel = c.plan.kernels(op.compute().kernel());
-  if (op.in_size() != kernel.operands_size() || op.out_size() != kernel.results_size()) {
-    return c.Broken("kernel", fmt::format("{} buffers read and {} written, the kernel has {} "
-                                          "operands and {} results",
-                                          op.in_size(), op.out_size(), kernel.operands_size(),
-                                          kernel.results_size()));
-  }
-  for (int i = 0; i < op.in_size(); ++i) {
-    const int64_t offset = op.in_offsets_size() ? op.in_offsets(i) : 0;
-    RETURN_IF_ERROR(CheckView(c, kernel.operands(i), op.in(i), offset));
-  }
-  for (int i = 0; i < op.out_size(); ++i) {
-    RETURN_IF_ERROR(CheckView(c, kernel.results(i), op.out(i), 0));
   }
   return OkStatus();
 }
@@ -146,14 +120,15 @@ Status Whole(const OpContext& c, int32_t buffer, int64_t bytes) {
                                             c.buffer(buffer).bytes(), bytes));
 }
 
+// The buffers together are exactly `bytes`.
 template <typename Buffers>
-Status AtLeast(const OpContext& c, std::string_view role, const Buffers& buffers, int64_t bytes) {
+Status Exactly(const OpContext& c, std::string_view role, const Buffers& buffers, int64_t bytes) {
   int64_t total = 0;
   for (const int32_t buffer : buffers) {
     // A list may repeat a buffer, so the sum needs its own bound.
-    if (total < bytes) total += c.buffer(buffer).bytes();
+    if (total <= bytes) total += c.buffer(buffer).bytes();
   }
-  if (total >= bytes) return OkStatus();
+  if (total == bytes) return OkStatus();
   return c.Broken("collective",
                   fmt::format("its buffers {} have {} bytes, the op moves {}", role, total, bytes));
 }
@@ -213,9 +188,70 @@ Status CheckGradients(const OpContext& c) {
     ASSIGN_OR_RETURN(const int64_t size, SizeIn(c, 1, static_cast<pb::DType>(copy.from(i))));
     elems += c.plan.buffers(op.in(i)).bytes() / size;
   }
-  if (elems >= copy.elems_in()) return OkStatus();
+  if (elems == copy.elems_in()) return OkStatus();
   return c.Broken("collective", fmt::format("its gradients hold {} elements, the op moves {}",
                                             elems, copy.elems_in()));
+}
+
+Status OneOutput(const OpContext& c) {
+  if (c.op().out_size() == 1) return OkStatus();
+  return c.Broken("collective", fmt::format("writes {} buffers, expected one", c.op().out_size()));
+}
+
+// The gradient has as many elements as what was reduced; without an output it is that itself.
+Status CheckFinalize(const OpContext& c) {
+  const pb::Op& op = c.op();
+  if (op.in_size() != 1 || op.out_size() > 1) {
+    return c.Broken("collective", fmt::format("reads {} and writes {} buffers, expected 1 and at "
+                                              "most 1",
+                                              op.in_size(), op.out_size()));
+  }
+  ASSIGN_OR_RETURN(const int64_t from, SizeIn(c, 1, op.grad_finalize().from()));
+  ASSIGN_OR_RETURN(const int64_t to, SizeIn(c, 1, op.grad_finalize().to()));
+  const int32_t out = op.out().empty() ? op.in(0) : op.out(0);
+  const int64_t elems = c.buffer(op.in(0)).bytes() / from;
+  RETURN_IF_ERROR(Whole(c, op.in(0), elems * from));
+  const std::optional<int64_t> bytes = Multiply(elems, to);
+  return Whole(c, out, bytes.value_or(-1));
+}
+
+// Per trainable parameter of the plan its step count, first and second moment.
+Status CheckOptimizerInit(const OpContext& c) {
+  const int64_t element = ElementBytes(c.plan.decisions().original_dtype());
+  int i = 0;
+  for (const pb::Parameter& p : c.plan.parameters()) {
+    if (p.frozen()) continue;
+    const int64_t moment = p.padded_shard_numel() * element;
+    for (const int64_t bytes : {int64_t{4}, moment, moment}) {
+      if (i < c.op().out_size() && c.buffer(c.op().out(i)).bytes() != bytes) {
+        return c.Broken("optimizer", fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
+                                                 "expected {}",
+                                                 c.op().out(i), p.path(),
+                                                 c.buffer(c.op().out(i)).bytes(), bytes));
+      }
+      ++i;
+    }
+  }
+  if (i == c.op().out_size()) return OkStatus();
+  return c.Broken("optimizer",
+                  fmt::format("creates {} buffers of state, expected {}", c.op().out_size(), i));
+}
+
+Status CheckOptimizerStep(const OpContext& c) {
+  int64_t elems = 0;
+  int outputs = 0;
+  for (const pb::Parameter& p : c.plan.parameters()) {
+    if (p.frozen()) continue;
+    elems += p.padded_shard_numel();
+    outputs += 4;  // the shard and three buffers of state
+  }
+  if (c.op().optimizer_step().elems() != elems) {
+    return c.Broken("optimizer", fmt::format("updates {} elements, the trainable shards have {}",
+                                             c.op().optimizer_step().elems(), elems));
+  }
+  if (c.op().out_size() == outputs) return OkStatus();
+  return c.Broken("optimizer",
+                  fmt::format("writes {} buffers, expected {}", c.op().out_size(), outputs));
 }
 
 Status CheckCopies(const OpContext& c) {
@@ -224,19 +260,19 @@ Status CheckCopies(const OpContext& c) {
     const pb::CastShard& cast = op.cast_shard();
     ASSIGN_OR_RETURN(const int64_t from, SizeIn(c, cast.elems(), cast.from()));
     ASSIGN_OR_RETURN(const int64_t to, SizeIn(c, cast.elems(), cast.to()));
-    RETURN_IF_ERROR(AtLeast(c, "read", op.in(), from));
-    return AtLeast(c, "written", op.out(), to);
+    RETURN_IF_ERROR(Exactly(c, "read", op.in(), from));
+    return Exactly(c, "written", op.out(), to);
   }
   if (op.has_gather_copy_in()) {
     ASSIGN_OR_RETURN(const int64_t bytes,
                      SizeIn(c, op.gather_copy_in().elems(), op.gather_copy_in().dtype()));
-    RETURN_IF_ERROR(AtLeast(c, "read", op.in(), bytes));
-    return AtLeast(c, "written", op.out(), bytes);
+    RETURN_IF_ERROR(Exactly(c, "read", op.in(), bytes));
+    return OneOutput(c);  // a part of it; the all-gather has its size
   }
   if (op.has_copy_out()) {
     ASSIGN_OR_RETURN(const int64_t bytes, SizeIn(c, op.copy_out().elems(), op.copy_out().dtype()));
-    RETURN_IF_ERROR(AtLeast(c, "read", op.in(), bytes));
-    return AtLeast(c, "written", op.out(), bytes);
+    RETURN_IF_ERROR(Exactly(c, "read", op.in(), bytes));
+    return Exactly(c, "written", op.out(), bytes);
   }
   if (op.has_reduce_copy_in()) {
     const pb::ReduceCopyIn& copy = op.reduce_copy_in();
@@ -246,13 +282,14 @@ Status CheckCopies(const OpContext& c) {
     }
     RETURN_IF_ERROR(CheckGradients(c));
     ASSIGN_OR_RETURN(const int64_t to, SizeIn(c, copy.elems_out(), copy.to()));
-    return AtLeast(c, "written", op.out(), to);
+    return Exactly(c, "written", op.out(), to);
   }
   return OkStatus();
 }
 
 Status CheckKind(const OpContext& c) {
   const pb::Op& op = c.op();
+  if (MovesUnit(op) && !op.has_unit()) return c.Broken("unit", "belongs to no unit");
   switch (op.kind_case()) {
     case pb::Op::kCompute:
       return CheckCompute(c);
@@ -262,9 +299,12 @@ Status CheckKind(const OpContext& c) {
       return CheckReduceScatter(c);
     case pb::Op::kStreamWait:
       return CheckIndices(c, "waits for stream", op.stream_wait().on(), c.plan.streams_size());
+    case pb::Op::kGradFinalize:
+      return CheckFinalize(c);
+    case pb::Op::kOptimizerInit:
+      return CheckOptimizerInit(c);
     case pb::Op::kOptimizerStep:
-      if (op.optimizer_step().elems() >= 0) return OkStatus();
-      return c.Broken("optimizer", "updates a negative number of elements");
+      return CheckOptimizerStep(c);
     default:
       return CheckCopies(c);
   }
@@ -280,10 +320,11 @@ Status CheckOps(const pb::Plan& plan) {
       RETURN_IF_ERROR(CheckOpStream(c));
       RETURN_IF_ERROR(CheckWaitList(c, c.op().waits()));
       RETURN_IF_ERROR(CheckWaitList(c, c.op().host_waits()));
+      RETURN_IF_ERROR(CheckSettles(c));
       RETURN_IF_ERROR(CheckKind(c));
     }
   }
-  return OkStatus();
+  return CheckViewSizes(plan);
 }
 
 }  // namespace foreshard::plan_check

@@ -12,6 +12,9 @@
 
 namespace foreshard::plan_check {
 
+// What happened before is kept as one number a stream for each buffer and op.
+inline constexpr int kMaxStreams = 64;
+
 // Establishes that every index in the tables points into its table, that the mesh and the
 // programs are well formed, and that sizes are not negative and sum below 2^62.
 Status CheckTables(const pb::Plan& plan);
@@ -26,11 +29,20 @@ Status CheckKernels(const pb::Plan& plan);
 // counts, views, collective sizes. REQUIRES: CheckTables, CheckKernels.
 Status CheckOps(const pb::Plan& plan);
 
-// Rules lifetime, steady and reduce: walks the programs. REQUIRES: CheckOps.
+// Rules lifetime (of the host), settle, steady (what is alive) and reduce. REQUIRES: CheckOps.
 Status CheckLifetimes(const pb::Plan& plan);
+
+// Rules category, written, gather, reduce (its parts) and optimizer. REQUIRES: CheckLifetimes.
+Status CheckData(const pb::Plan& plan);
+
+// Rules order, lifetime (across streams) and steady (queues). REQUIRES: CheckLifetimes.
+Status CheckOrder(const pb::Plan& plan);
 
 // "rule NAME: PLACE: WHAT" as an error.
 Status Broken(std::string_view rule, std::string_view place, std::string_view what);
+
+// "copy_out"
+std::string OpKind(const pb::Op& op);
 
 // `segment "step" op 17 (copy_out, layers.3)`. Indices may be wrong; then names are left out.
 std::string OpPlace(const pb::Plan& plan, const pb::Segment& segment, int op);

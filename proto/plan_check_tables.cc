@@ -37,6 +37,10 @@ Status CheckMesh(const pb::Plan& plan) {
 }
 
 Status CheckStreams(const pb::Plan& plan) {
+  if (plan.streams_size() > kMaxStreams) {
+    return Broken("stream", "streams",
+                  fmt::format("{} streams, expected at most {}", plan.streams_size(), kMaxStreams));
+  }
   for (int i = 0; i < plan.streams_size(); ++i) {
     if (plan.streams(i).role() < pb::Stream::COMPUTE ||
         plan.streams(i).role() > pb::Stream::REDUCE) {
@@ -59,30 +63,42 @@ Status CheckFewer(const pb::Buffer& buffer, int world_size, const std::string& p
   return OkStatus();
 }
 
+// What makes a buffer wrong apart from its size. There are many buffers: their names are made only
+// for messages.
+Status CheckBuffer(const pb::Plan& plan, int index) {
+  const pb::Buffer& buffer = plan.buffers(index);
+  const std::string place = fmt::format("buffer {}", index);
+  if (buffer.category() < pb::SHARDED_PARAM || buffer.category() > pb::WORKSPACE) {
+    return Broken("buffer", place,
+                  fmt::format("category {} is none", static_cast<int>(buffer.category())));
+  }
+  RETURN_IF_ERROR(Index(place, "stream", buffer.stream(), plan.streams_size()));
+  if (buffer.has_unit()) RETURN_IF_ERROR(Index(place, "unit", buffer.unit(), plan.units_size()));
+  if (buffer.has_module()) {
+    RETURN_IF_ERROR(Index(place, "module", buffer.module(), plan.modules_size()));
+  }
+  return CheckFewer(buffer, plan.mesh().world_size(), place);
+}
+
+bool IsPlain(const pb::Plan& plan, const pb::Buffer& buffer) {
+  return buffer.category() >= pb::SHARDED_PARAM && buffer.category() <= pb::WORKSPACE &&
+         InTable(buffer.stream(), plan.streams_size()) && buffer.fewer().empty() &&
+         (!buffer.has_unit() || InTable(buffer.unit(), plan.units_size())) &&
+         (!buffer.has_module() || InTable(buffer.module(), plan.modules_size()));
+}
+
 Status CheckBuffers(const pb::Plan& plan) {
   constexpr int64_t kLimit = int64_t{1} << 62;
   int64_t total = 0;
   for (int i = 0; i < plan.buffers_size(); ++i) {
     const pb::Buffer& buffer = plan.buffers(i);
-    const std::string place = fmt::format("buffer {}", i);
     if (buffer.bytes() < 0 || buffer.bytes() >= kLimit - total) {
       return Broken(
-          "buffer", place,
+          "buffer", fmt::format("buffer {}", i),
           fmt::format("{} bytes: negative, or all buffers together reach 2^62", buffer.bytes()));
     }
     total += buffer.bytes();
-    if (buffer.category() < pb::SHARDED_PARAM || buffer.category() > pb::WORKSPACE) {
-      return Broken("buffer", place,
-                    fmt::format("category {} is none", static_cast<int>(buffer.category())));
-    }
-    RETURN_IF_ERROR(Index(place, "stream", buffer.stream(), plan.streams_size()));
-    if (buffer.has_unit()) {
-      RETURN_IF_ERROR(Index(place, "unit", buffer.unit(), plan.units_size()));
-    }
-    if (buffer.has_module()) {
-      RETURN_IF_ERROR(Index(place, "module", buffer.module(), plan.modules_size()));
-    }
-    RETURN_IF_ERROR(CheckFewer(buffer, plan.mesh().world_size(), place));
+    if (!IsPlain(plan, buffer)) RETURN_IF_ERROR(CheckBuffer(plan, i));
   }
   return OkStatus();
 }
@@ -96,6 +112,13 @@ StatusOr<std::vector<bool>> Resident(const pb::Plan& plan) {
       return Broken("lifetime", "resident", fmt::format("buffer {} is listed twice", buffer));
     }
     resident[static_cast<size_t>(buffer)] = true;
+    const pb::Category category = plan.buffers(buffer).category();
+    if (category != pb::SHARDED_PARAM && category != pb::INPUT && category != pb::MODULE_BUFFER &&
+        category != pb::WORKSPACE) {
+      return Broken(
+          "category", "resident",
+          fmt::format("buffer {} is of category {}", buffer, pb::Category_Name(category)));
+    }
   }
   return resident;
 }
@@ -112,10 +135,16 @@ Status CheckInputs(const pb::Plan& plan) {
     const std::optional<int64_t> bytes =
         numel ? Multiply(*numel, ElementBytes(input.dtype())) : std::nullopt;
     if (ElementBytes(input.dtype()) == 0 || !bytes ||
-        *bytes > plan.buffers(input.buffer()).bytes()) {
+        *bytes != plan.buffers(input.buffer()).bytes()) {
       return Broken("input", place,
-                    fmt::format("its dtype and shape do not fit the {} bytes of buffer {}",
+                    fmt::format("its dtype and shape do not fill the {} bytes of buffer {}",
                                 plan.buffers(input.buffer()).bytes(), input.buffer()));
+    }
+    if (plan.buffers(input.buffer()).category() != pb::INPUT) {
+      return Broken("category", place,
+                    fmt::format("buffer {} is of category {}, expected {}", input.buffer(),
+                                pb::Category_Name(plan.buffers(input.buffer()).category()),
+                                pb::Category_Name(pb::INPUT)));
     }
     if (input.rule() < pb::Input::TOKENS || input.rule() > pb::Input::ONES) {
       return Broken("input", place, fmt::format("rule {} is none", static_cast<int>(input.rule())));
@@ -199,10 +228,18 @@ Status AddParameter(const pb::Plan& plan, const pb::Parameter& p, int unit, Unit
   }
   const std::optional<int64_t> bytes =
       Multiply(*padded, ElementBytes(plan.decisions().original_dtype()));
-  if (!bytes || *bytes > plan.buffers(p.sharded_buffer()).bytes()) {
+  const pb::Buffer& shard = plan.buffers(p.sharded_buffer());
+  if (!bytes || *bytes != shard.bytes()) {
     return Broken("layout", place,
-                  fmt::format("its padded shard of {} elements exceeds buffer {}", *padded,
-                              p.sharded_buffer()));
+                  fmt::format("its padded shard of {} elements does not fill the {} bytes of "
+                              "buffer {}",
+                              *padded, shard.bytes(), p.sharded_buffer()));
+  }
+  if (shard.category() != pb::SHARDED_PARAM) {
+    return Broken(
+        "category", place,
+        fmt::format("buffer {} is of category {}, expected {}", p.sharded_buffer(),
+                    pb::Category_Name(shard.category()), pb::Category_Name(pb::SHARDED_PARAM)));
   }
   sums.shard += *padded;
   sums.numel += *Numel(p.shape());

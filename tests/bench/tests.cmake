@@ -1,4 +1,5 @@
 # Benchmarks are built with the tests and run by hand, never by ctest.
+include(${CMAKE_CURRENT_LIST_DIR}/check.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/sim.cmake)
 
 add_executable(planner_bench bench/planner_bench.cc)

@@ -38,7 +38,9 @@ TEST(PlanCheck, AcceptsASmallPlan) {
 TEST(PlanCheck, AcceptsASegmentThatRepeats) {
   pb::Plan plan = SmallPlan();
   // All that the step leaves alive are the gradients, and the update frees them.
-  plan.mutable_segments(0)->mutable_ops()->Add(pb::Op(plan.segments(2).ops(1)));
+  for (const int op : {1, 2}) {
+    plan.mutable_segments(0)->mutable_ops()->Add(pb::Op(plan.segments(2).ops(op)));
+  }
   plan.mutable_segments(2)->clear_ops();
   plan.mutable_programs(1)->mutable_uses(0)->set_repeat(std::numeric_limits<int32_t>::max());
   // Reduced once per micro-batch: the repetitions stand for one program text.
@@ -98,12 +100,14 @@ const Mutation kTables[] = {
      [](pb::Plan& p) { p.mutable_buffers(0)->mutable_fewer(0)->set_rank(2); }},
     {"FewerIsMore", "buffer", "holds 17 bytes",
      [](pb::Plan& p) { p.mutable_buffers(0)->mutable_fewer(0)->set_bytes(17); }},
-    {"ResidentIndex", "index", "buffer 16", [](pb::Plan& p) { p.add_resident(16); }},
+    {"ResidentIndex", "index", "buffer 21", [](pb::Plan& p) { p.add_resident(21); }},
     {"ResidentTwice", "lifetime", "listed twice", [](pb::Plan& p) { p.add_resident(0); }},
     {"InputNotResident", "input", "is not resident",
      [](pb::Plan& p) { p.mutable_resident()->RemoveLast(); }},
     {"InputTooLarge", "input", "16 bytes", [](pb::Plan& p) { p.mutable_inputs(0)->add_shape(2); }},
-    {"InputOverflows", "input", "do not fit",
+    {"InputTooSmall", "input", "16 bytes",
+     [](pb::Plan& p) { p.mutable_inputs(0)->set_shape(1, 1); }},
+    {"InputOverflows", "input", "do not fill",
      [](pb::Plan& p) { p.mutable_inputs(0)->add_shape(kHuge); }},
     {"InputRule", "input", "rule 0", [](pb::Plan& p) { p.mutable_inputs(0)->clear_rule(); }},
     {"InputBuffer", "index", "buffer -1", [](pb::Plan& p) { p.mutable_inputs(0)->set_buffer(-1); }},
@@ -137,7 +141,7 @@ const Mutation kLayout[] = {
      [](pb::Plan& p) { p.mutable_parameters(0)->set_shape(0, -3); }},
     {"Offset", "layout", "shard_offset 1, expected 2",
      [](pb::Plan& p) { p.mutable_parameters(2)->set_shard_offset(1); }},
-    {"ShardBuffer", "layout", "exceeds buffer 2",
+    {"ShardBuffer", "layout", "does not fill the 3 bytes of buffer 2",
      [](pb::Plan& p) { p.mutable_buffers(2)->set_bytes(3); }},
     {"Numel", "layout", "numel 5", [](pb::Plan& p) { p.mutable_units(0)->set_numel(5); }},
     {"PaddedSum", "layout", "padded_shard_numel 2, expected 3",
@@ -179,8 +183,8 @@ const Mutation kKernels[] = {
        Step(p, 4)->add_in(0);
        Step(p, 4)->add_in_offsets(0);
      }},
-    {"Index", "index", "kernel 1 of 1",
-     [](pb::Plan& p) { Step(p, 4)->mutable_compute()->set_kernel(1); }},
+    {"Index", "index", "kernel 2 of 2",
+     [](pb::Plan& p) { Step(p, 4)->mutable_compute()->set_kernel(2); }},
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, BrokenPlan, ::testing::ValuesIn(kKernels), NameOf);
 
@@ -196,10 +200,10 @@ const Mutation kOps[] = {
      [](pb::Plan& p) { Step(p, 15)->mutable_stream_wait()->add_on(9); }},
     {"Unit", "index", "unit 2 of 2", [](pb::Plan& p) { Step(p, 3)->set_unit(2); }},
     {"Module", "index", "module -1", [](pb::Plan& p) { Step(p, 4)->set_module(-1); }},
-    {"Alloc", "index", "allocates buffer 16", [](pb::Plan& p) { Step(p, 3)->add_allocs(16); }},
+    {"Alloc", "index", "allocates buffer 21", [](pb::Plan& p) { Step(p, 3)->add_allocs(21); }},
     {"FreeIndex", "index", "frees buffer -1", [](pb::Plan& p) { Step(p, 3)->add_frees(-1); }},
-    {"In", "index", "reads buffer 16", [](pb::Plan& p) { Step(p, 3)->add_in(16); }},
-    {"Out", "index", "writes buffer 16", [](pb::Plan& p) { Step(p, 3)->add_out(16); }},
+    {"In", "index", "reads buffer 21", [](pb::Plan& p) { Step(p, 3)->add_in(21); }},
+    {"Out", "index", "writes buffer 21", [](pb::Plan& p) { Step(p, 3)->add_out(21); }},
     {"WaitsForItself", "waits", "waits for op 3", [](pb::Plan& p) { Step(p, 3)->add_waits(3); }},
     {"WaitsNegative", "waits", "op -1", [](pb::Plan& p) { Step(p, 3)->add_waits(-1); }},
     {"WaitsForNoStream", "waits", "on no stream", [](pb::Plan& p) { Step(p, 10)->add_waits(8); }},
@@ -238,7 +242,7 @@ const Mutation kOps[] = {
      [](pb::Plan& p) { Step(p, 3)->mutable_copy_out()->set_elems(9); }},
     {"ReduceCopyInSize", "collective", "do not fit",
      [](pb::Plan& p) { Step(p, 10)->mutable_reduce_copy_in()->set_elems_in(9); }},
-    {"OptimizerElems", "optimizer", "negative",
+    {"OptimizerElems", "optimizer", "updates -1 elements, the trainable shards have 6",
      [](pb::Plan& p) {
        p.mutable_segments(2)->mutable_ops(0)->mutable_optimizer_step()->set_elems(-1);
      }},
@@ -266,8 +270,10 @@ const Mutation kWalks[] = {
      [](pb::Plan& p) {
        p.mutable_programs(0)->mutable_uses()->DeleteSubrange(1, 2);
        *p.mutable_programs(0)->add_uses() = p.programs(1).uses(1);
-       p.mutable_segments(2)->mutable_ops(0)->add_allocs(15);
-       p.mutable_segments(2)->mutable_ops(1)->add_frees(15);
+       for (int b = 15; b <= 20; ++b) {
+         p.mutable_segments(2)->mutable_ops(0)->add_allocs(b);
+         p.mutable_segments(2)->mutable_ops(1)->add_frees(b);
+       }
        p.mutable_programs(1)->add_uses()->set_segment(1);
        p.mutable_programs(1)->mutable_uses(2)->set_repeat(1);
      }},
@@ -281,7 +287,7 @@ const Mutation kWalks[] = {
        p.mutable_programs(1)->mutable_uses(2)->set_repeat(1);
      }},
     {"NeverReduced", "reduce", "unit \"block\" is gathered but never reduced",
-     [](pb::Plan& p) { Step(p, 11)->clear_unit(); }},
+     [](pb::Plan& p) { Step(p, 11)->mutable_stream_wait()->add_on(0); }},
     {"ReducedTwice", "reduce", "op 14 (reduce_scatter, block): unit \"block\" is reduced twice",
      [](pb::Plan& p) { Step(p, 14)->set_unit(1); }},
 };

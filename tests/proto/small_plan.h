@@ -44,6 +44,11 @@ inline constexpr std::string_view kSmallPlan = R"pb(
     operands { dtype: BF16 shape: [ 2, 2 ] strides: [ 1, 2 ] }
     results { dtype: BF16 shape: [ 2, 2 ] }
   }
+  kernels {
+    name: "relu"
+    operands { dtype: BF16 shape: [ 3, 2 ] }
+    results { dtype: BF16 shape: [ 3, 2 ] }
+  }
   buffers { bytes: 16 category: SHARDED_PARAM unit: 1 fewer { rank: 1 bytes: 8 } }
   buffers { bytes: 8 category: SHARDED_PARAM unit: 0 }
   buffers { bytes: 4 category: SHARDED_PARAM unit: 0 }
@@ -52,14 +57,19 @@ inline constexpr std::string_view kSmallPlan = R"pb(
   buffers { bytes: 16 category: AG_OUTPUT stream: 1 unit: 1 }       # 5
   buffers { bytes: 16 category: UNSHARDED_PARAM unit: 1 }           # 6
   buffers { bytes: 8 category: ACTIVATION module: 1 }               # 7
-  buffers { bytes: 16 category: UNSHARDED_GRAD unit: 1 }            # 8
+  buffers { bytes: 12 category: UNSHARDED_GRAD unit: 1 }            # 8
   buffers { bytes: 32 category: RS_INPUT stream: 3 unit: 1 }        # 9
   buffers { bytes: 16 category: SHARDED_GRAD stream: 3 unit: 1 }    # 10
   buffers { bytes: 24 category: AG_OUTPUT stream: 1 unit: 0 }       # 11
-  buffers { bytes: 16 category: UNSHARDED_GRAD unit: 0 }            # 12
+  buffers { bytes: 8 category: UNSHARDED_GRAD unit: 0 }             # 12
   buffers { bytes: 16 category: RS_INPUT stream: 3 unit: 0 }        # 13
   buffers { bytes: 8 category: SHARDED_GRAD stream: 3 unit: 0 }     # 14
-  buffers { bytes: 48 category: OPTIMIZER_STATE }                   # 15
+  buffers { bytes: 4 category: OPTIMIZER_STATE unit: 1 }            # 15
+  buffers { bytes: 16 category: OPTIMIZER_STATE unit: 1 }           # 16
+  buffers { bytes: 16 category: OPTIMIZER_STATE unit: 1 }           # 17
+  buffers { bytes: 4 category: OPTIMIZER_STATE unit: 0 }            # 18
+  buffers { bytes: 8 category: OPTIMIZER_STATE unit: 0 }            # 19
+  buffers { bytes: 8 category: OPTIMIZER_STATE unit: 0 }            # 20
   resident: [ 0, 1, 2, 3 ]
   segments {
     name: "step"
@@ -84,7 +94,7 @@ inline constexpr std::string_view kSmallPlan = R"pb(
       compute { kernel: 0 }
     }
     ops {  # 5
-      stream: 1 allocs: 11 in: [ 1, 2 ] out: 11 unit: 0 phase: FORWARD
+      stream: 1 waits: 3 allocs: 11 in: [ 1, 2 ] out: 11 unit: 0 phase: FORWARD
       gather_copy_in { elems: 3 dtype: FP32 }
     }
     ops {  # 6
@@ -92,11 +102,14 @@ inline constexpr std::string_view kSmallPlan = R"pb(
       all_gather { group: 0 elems_in: 3 elems_out: 6 dtype: FP32 reason: REASON_FORWARD }
     }
     ops {  # 7
-      stream: 0 waits: 6 allocs: [ 8, 12 ] in: 7 out: 8 frees: 7 unit: 1 module: 1
-      phase: BACKWARD compute { kernel: 0 }
+      stream: 0 waits: 6 allocs: 8 in: 6 out: 8 unit: 1 module: 1 phase: BACKWARD
+      compute { kernel: 1 }
     }
     ops { frees: 6 unit: 1 phase: BACKWARD reshard {} }  # 8
-    ops { frees: 11 unit: 0 phase: BACKWARD reshard {} }  # 9
+    ops {  # 9
+      stream: 0 allocs: 12 in: 7 out: 12 frees: [ 7, 11 ] unit: 0 module: 0 phase: BACKWARD
+      compute { kernel: 0 }
+    }
     ops {  # 10
       stream: 3 waits: 7 allocs: 9 in: 8 out: 9 frees: 8 unit: 1 phase: BACKWARD
       reduce_copy_in { elems_in: 6 elems_out: 8 from: BF16 to: FP32 }
@@ -107,8 +120,8 @@ inline constexpr std::string_view kSmallPlan = R"pb(
     }
     ops { stream: 3 in: 10 unit: 1 phase: BACKWARD grad_finalize { from: FP32 to: FP32 } }  # 12
     ops {  # 13
-      stream: 3 allocs: 13 in: 12 out: 13 frees: 12 unit: 0 phase: BACKWARD
-      reduce_copy_in { elems_in: 4 elems_out: 4 from: FP32 to: FP32 }
+      stream: 3 waits: 9 allocs: 13 in: 12 out: 13 frees: 12 unit: 0 phase: BACKWARD
+      reduce_copy_in { elems_in: 4 elems_out: 4 from: BF16 to: FP32 }
     }
     ops {  # 14
       stream: 3 allocs: 14 in: 13 out: 14 unit: 0 phase: BACKWARD
@@ -119,15 +132,19 @@ inline constexpr std::string_view kSmallPlan = R"pb(
   }
   segments {
     name: "init"
-    ops { stream: 0 allocs: 15 out: 15 phase: OPTIMIZER optimizer_init { kind: ADAMW } }
+    ops {
+      stream: 0 allocs: [ 15, 16, 17, 18, 19, 20 ] out: [ 15, 16, 17, 18, 19, 20 ]
+      phase: OPTIMIZER optimizer_init { kind: ADAMW }
+    }
   }
   segments {
     name: "update"
     ops {
-      stream: 0 in: [ 10, 14 ] out: [ 0, 1, 15 ] phase: OPTIMIZER
+      stream: 0 in: [ 10, 14 ] out: [ 0, 1, 15, 16, 17, 18, 19, 20 ] phase: OPTIMIZER
       optimizer_step { kind: ADAMW impl: FUSED elems: 6 }
     }
     ops { frees: [ 10, 14 ] phase: ZERO_GRAD zero_grad {} }
+    ops { stream: 1 phase: ZERO_GRAD stream_wait { on: 0 } }  # the next step's gathers
   }
   programs {
     name: "first"

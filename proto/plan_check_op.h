@@ -1,0 +1,32 @@
+// The checks of single ops. Internal to proto/plan_check*.cc.
+#pragma once
+
+#include <string_view>
+
+#include "proto/base/status.h"
+#include "proto/plan.pb.h"
+#include "proto/plan_check_parts.h"
+
+namespace foreshard::plan_check {
+
+// An op and how to name it in a message.
+struct OpContext {
+  const pb::Plan& plan;
+  const pb::Segment& segment;
+  int index;
+
+  const pb::Op& op() const { return segment.ops(index); }
+  const pb::Buffer& buffer(int32_t i) const { return plan.buffers(i); }
+  Status Broken(std::string_view rule, std::string_view what) const {
+    return plan_check::Broken(rule, OpPlace(plan, segment, index), what);
+  }
+};
+
+// The op's kernel exists, and every operand and result lies inside its buffer. REQUIRES: its
+// buffers are in their table.
+Status CheckCompute(const OpContext& c);
+
+// What kernels write is as large as the largest view of it. REQUIRES: CheckCompute for every op.
+Status CheckViewSizes(const pb::Plan& plan);
+
+}  // namespace foreshard::plan_check

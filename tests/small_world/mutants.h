@@ -1,0 +1,43 @@
+// Plans with one thing wrong, or merely different: what plan_check is held against.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "proto/plan.pb.h"
+
+namespace foreshard {
+
+enum class Mutation {
+  kDropWait,
+  kDropStreamWait,
+  kDropGather,  // cast, copy-in and all-gather
+  kDropCopyOut,
+  kDropReshard,
+  kDropReduceCopyIn,
+  kDropReduceScatter,
+  kFreeEarlier,
+  kFreeLater,
+  kAllocateLater,
+  kSwap,
+  kShrinkBuffer,
+  kGrowBuffer,
+  kChangeCategory,
+};
+inline constexpr int kMutations = 14;
+
+std::string_view Name(Mutation mutation);
+
+// Where a mutation applies: an op of a segment, one of its lists' entries; or a buffer.
+struct Site {
+  int segment = 0;
+  int op = 0;
+  int index = 0;
+};
+
+std::vector<Site> Sites(const pb::Plan& plan, Mutation mutation);
+
+// REQUIRES: `site` is one of Sites(plan, mutation).
+pb::Plan Mutant(const pb::Plan& plan, Mutation mutation, const Site& site);
+
+}  // namespace foreshard

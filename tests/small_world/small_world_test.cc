@@ -1,0 +1,163 @@
+// Every plan of the small world passes CheckPlan, and plans with one thing changed are refused by a
+// rule, or do the same.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <string>
+
+#include "proto/plan_check.h"
+#include "proto/plan_check_facts.h"
+#include "tests/small_world/mutants.h"
+#include "tests/small_world/world.h"
+
+namespace foreshard {
+namespace {
+
+constexpr size_t kMostPerLayout = 400;
+constexpr size_t kRandomCases = 500;
+constexpr uint64_t kRandomSeed = 7;
+constexpr size_t kMutatedPlans = 120;
+constexpr size_t kSitesOfAPlan = 12;  // per mutation
+
+std::vector<SmallCase> AllCases() {
+  std::vector<SmallCase> cases = SmallLayouts(kMostPerLayout);
+  for (SmallCase& c : RandomSmallCases(kRandomCases, kRandomSeed)) cases.push_back(std::move(c));
+  return cases;
+}
+
+TEST(SmallWorld, EveryPlanPassesCheckPlan) {
+  int accepted = 0;
+  int refused = 0;
+  for (const SmallCase& c : AllCases()) {
+    const StatusOr<pb::Plan> plan = PlanOfCase(c);
+    if (!plan.ok()) {
+      // Choices that do not go together, as flash attention in fp32.
+      ASSERT_EQ(plan.status().code(), StatusCode::kInvalidArgument) << c.name;
+      ++refused;
+      continue;
+    }
+    const Status status = CheckPlan(*plan);
+    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message();
+    ++accepted;
+  }
+  fmt::print("{} plans, {} combinations that the planner refuses\n", accepted, refused);
+  EXPECT_GT(accepted, 3000);
+  EXPECT_LT(refused, accepted);
+}
+
+// "order" of "rule order: segment ...".
+std::string RuleOf(const std::string& message) {
+  const size_t begin = std::string("rule ").size();
+  return message.substr(begin, message.find(':') - begin);
+}
+
+struct Count {
+  int mutants = 0;
+  int equivalent = 0;
+  int other_step = 0;
+  std::map<std::string, int> refused;  // by rule
+};
+
+bool WorksInPlace(const pb::Op& op, int32_t buffer) {
+  const auto contains = [&](const auto& list) {
+    return std::find(list.begin(), list.end(), buffer) != list.end();
+  };
+  return contains(op.in()) && contains(op.out());
+}
+
+// A kernel that works in place next to another user of its buffer: a plan does not say which
+// version of a buffer an op is to read, so that both orders are plans, of different steps.
+bool MeetInPlace(const pb::Plan& plan, const Site& site) {
+  const pb::Op& a = plan.segments(site.segment).ops(site.op);
+  const pb::Op& b = plan.segments(site.segment).ops(site.op + 1);
+  const auto meet = [](const pb::Op& writer, const pb::Op& other) {
+    return std::any_of(other.in().begin(), other.in().end(),
+                       [&](int32_t buffer) { return WorksInPlace(writer, buffer); });
+  };
+  return a.has_compute() && b.has_compute() && a.stream() == b.stream() &&
+         (meet(a, b) || meet(b, a));
+}
+
+void Report(const std::map<Mutation, Count>& counts) {
+  int total = 0;
+  for (const auto& [mutation, count] : counts) {
+    // A plan that does the same with another life or label of a buffer differs in memory only.
+    const bool memory = mutation >= Mutation::kFreeEarlier;
+    std::string line =
+        fmt::format("{:<22} {:>6}: {:>5} {}", Name(mutation), count.mutants, count.equivalent,
+                    memory ? "legal, memory differs" : "equivalent");
+    if (count.other_step > 0) line += fmt::format(", {} another step", count.other_step);
+    for (const auto& [rule, times] : count.refused) line += fmt::format(", {} {}", rule, times);
+    fmt::print("{}\n", line);
+    total += count.mutants;
+  }
+  fmt::print("{} mutants\n", total);
+}
+
+void TestMutants(const std::string& name, const pb::Plan& plan, std::mt19937_64& random,
+                 std::map<Mutation, Count>& counts) {
+  for (int m = 0; m < kMutations; ++m) {
+    const auto mutation = static_cast<Mutation>(m);
+    std::vector<Site> sites = Sites(plan, mutation);
+    std::shuffle(sites.begin(), sites.end(), random);
+    sites.resize(std::min(sites.size(), kSitesOfAPlan));
+    for (const Site& site : sites) {
+      const pb::Plan mutant = Mutant(plan, mutation, site);
+      const Status status = CheckPlan(mutant);
+      Count& count = counts[mutation];
+      ++count.mutants;
+      if (!status.ok()) {
+        ASSERT_EQ(status.code(), StatusCode::kInvalidPlan);
+        ++count.refused[RuleOf(status.message())];
+        continue;
+      }
+      if (EquivalentPlans(plan, mutant)) {
+        ++count.equivalent;
+        continue;
+      }
+      ++count.other_step;
+      EXPECT_TRUE(mutation == Mutation::kSwap && MeetInPlace(plan, site))
+          << name << ": " << Name(mutation) << ", segment " << site.segment << " op " << site.op
+          << " entry " << site.index << " passes but does something else";
+    }
+  }
+}
+
+TEST(SmallWorld, MutantsAreRefusedOrDoTheSame) {
+  std::vector<SmallCase> cases = AllCases();
+  std::mt19937_64 random(kRandomSeed);
+  std::shuffle(cases.begin(), cases.end(), random);
+  std::map<Mutation, Count> counts;
+  size_t plans = 0;
+  for (const SmallCase& c : cases) {
+    const StatusOr<pb::Plan> plan = PlanOfCase(c);
+    if (!plan.ok()) continue;
+    TestMutants(c.name, *plan, random, counts);
+    if (++plans == kMutatedPlans) break;
+  }
+  Report(counts);
+  EXPECT_EQ(plans, kMutatedPlans);
+  EXPECT_EQ(counts.size(), static_cast<size_t>(kMutations));
+}
+
+TEST(SmallWorld, PlansAreEquivalentToThemselvesAndToNoOther) {
+  const SmallCase layout = SmallLayouts(1)[0];
+  const auto plan_of = [&](auto member, const auto& value) {
+    SmallCase c = layout;
+    c.request.*member = value;
+    return PlanOfCase(c).value();
+  };
+  const pb::Plan plan = PlanOfCase(layout).value();
+  EXPECT_TRUE(EquivalentPlans(plan, plan_of(&PlanRequest::torch, "2.15")));
+  // 2.14 holds gather outputs and gradients longer, and does the same.
+  EXPECT_TRUE(EquivalentPlans(plan, plan_of(&PlanRequest::torch, "2.14")));
+  EXPECT_FALSE(EquivalentPlans(plan, plan_of(&PlanRequest::optimizer, "none")));
+  EXPECT_FALSE(EquivalentPlans(plan, plan_of(&PlanRequest::reduce_dtype, DType::kBf16)));
+}
+
+}  // namespace
+}  // namespace foreshard

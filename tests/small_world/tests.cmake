@@ -1,0 +1,6 @@
+add_library(foreshard_small_world STATIC small_world/world.cc small_world/mutants.cc)
+target_link_libraries(foreshard_small_world PUBLIC foreshard_planner foreshard_model_sources
+                      PRIVATE foreshard_options fmt::fmt)
+foreshard_test(small_world_test
+  SOURCES small_world/small_world_test.cc
+  DEPS foreshard_small_world foreshard_plan_check)

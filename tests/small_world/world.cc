@@ -1,0 +1,138 @@
+#include "tests/small_world/world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "planner/families/hf_config.h"
+#include "planner/families/llama.h"
+#include "proto/model.pb.h"
+
+namespace foreshard {
+namespace {
+
+constexpr uint64_t kSampleSeed = 20;
+
+// One value of a choice that is not its default.
+struct Move {
+  std::string choice;
+  std::string value;
+  std::function<void(SmallCase&)> apply;
+};
+
+template <typename Member, typename Value>
+Move Set(const char* choice, const char* text, Member member, Value value) {
+  return {choice, text, [member, value](SmallCase& c) { c.request.*member = value; }};
+}
+
+const std::vector<Move>& Moves() {
+  using R = PlanRequest;
+  static const std::vector<Move> moves = {
+      Set("torch", "2.14", &R::torch, "2.14"),
+      Set("profile", "torch-cpu", &R::kernel_profile, "torch-cpu"),
+      Set("profile", "foreshard", &R::kernel_profile, "foreshard"),
+      Set("attention", "math", &R::attention, "math"),
+      Set("attention", "flash", &R::attention, "flash"),
+      Set("attention", "efficient", &R::attention, "efficient"),
+      Set("reshard", "true", &R::reshard_after_forward, true),
+      Set("reshard", "false", &R::reshard_after_forward, false),
+      Set("root-reshard", "true", &R::root_reshard_after_forward, true),
+      Set("root-reshard", "false", &R::root_reshard_after_forward, false),
+      Set("original", "bf16", &R::original_dtype, DType::kBf16),
+      Set("param", "fp32", &R::param_dtype, DType::kFp32),
+      Set("param", "original", &R::param_dtype, std::nullopt),
+      Set("reduce", "bf16", &R::reduce_dtype, DType::kBf16),
+      Set("reduce", "library", &R::reduce_dtype, std::nullopt),
+      Set("optimizer", "none", &R::optimizer, "none"),
+      Set("impl", "foreach", &R::optimizer_impl, "foreach"),
+      Set("loss", "cross_entropy", &R::loss, "cross_entropy"),
+      Set("loss", "sum_fp32", &R::loss, "sum_fp32"),
+      Move{"tied", "true", [](SmallCase& c) { c.tied = true; }},
+  };
+  return moves;
+}
+
+void Apply(const Move& move, SmallCase& c) {
+  move.apply(c);
+  c.name += " " + move.choice + "=" + move.value;
+}
+
+SmallCase Layout(const std::string& wrap, int blocks, int ranks) {
+  SmallCase c;
+  c.name = fmt::format("{}, {} blocks, {} ranks:", wrap, blocks, ranks);
+  c.blocks = blocks;
+  c.request.wrap = wrap;
+  c.request.world_size = ranks;
+  c.request.seq = 4;
+  return c;
+}
+
+std::vector<SmallCase> Layouts() {
+  std::vector<SmallCase> layouts;
+  for (const char* wrap : {"block", "every:2", "whole", "titan"}) {
+    for (int blocks = 1; blocks <= 3; ++blocks) {
+      for (int ranks = 2; ranks <= 4; ++ranks) layouts.push_back(Layout(wrap, blocks, ranks));
+    }
+  }
+  return layouts;
+}
+
+// Sizes that no number of ranks divides all of.
+StatusOr<pb::Model> TinyLlama(int blocks, bool tied) {
+  ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(fmt::format(R"({{
+    "model_type": "llama", "hidden_size": 20, "intermediate_size": 14, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "num_hidden_layers": {}, "vocab_size": 11,
+    "max_position_embeddings": 16, "rms_norm_eps": 1e-5, "tie_word_embeddings": {}}})",
+                                                                      blocks, tied),
+                                                          "tiny"));
+  return LlamaModel(config);
+}
+
+}  // namespace
+
+std::vector<SmallCase> SmallLayouts(size_t most_per_layout) {
+  const std::vector<Move>& moves = Moves();
+  std::mt19937_64 random(kSampleSeed);
+  std::vector<SmallCase> cases;
+  for (const SmallCase& layout : Layouts()) {
+    std::vector<SmallCase> pairs;
+    cases.push_back(layout);
+    for (size_t i = 0; i < moves.size(); ++i) {
+      SmallCase& single = cases.emplace_back(layout);
+      Apply(moves[i], single);
+      for (size_t j = i + 1; j < moves.size(); ++j) {
+        if (moves[i].choice != moves[j].choice) Apply(moves[j], pairs.emplace_back(single));
+      }
+    }
+    if (pairs.size() + moves.size() + 1 > most_per_layout) {
+      std::shuffle(pairs.begin(), pairs.end(), random);
+      pairs.resize(most_per_layout - std::min(most_per_layout, moves.size() + 1));
+    }
+    cases.insert(cases.end(), pairs.begin(), pairs.end());
+  }
+  return cases;
+}
+
+std::vector<SmallCase> RandomSmallCases(size_t count, uint64_t seed) {
+  const std::vector<SmallCase> layouts = Layouts();
+  const std::vector<Move>& moves = Moves();
+  std::mt19937_64 random(seed);
+  std::vector<SmallCase> cases;
+  while (cases.size() < count) {
+    SmallCase c = layouts[random() % layouts.size()];
+    for (const Move& move : moves) {
+      if (random() % 3 == 0) Apply(move, c);  // the last one of a choice holds
+    }
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+StatusOr<pb::Plan> PlanOfCase(const SmallCase& small) {
+  ASSIGN_OR_RETURN(const pb::Model model, TinyLlama(small.blocks, small.tied));
+  return MakePlan(model, small.request);
+}
+
+}  // namespace foreshard
