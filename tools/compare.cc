@@ -89,8 +89,8 @@ class Comparison {
       const bool is_the_value = field.name() == "bytes" && !prefix.empty();
       const std::string words = is_the_value ? "" : Words(field.name());
       const std::string gap = prefix.empty() || words.empty() ? "" : " ";
-      Add(section, prefix + gap + words, KindOf(field), a == nullptr ? Json() : ValueOf(*a, field),
-          b == nullptr ? Json() : ValueOf(*b, field));
+      Add(section, fmt::format("{}{}{}", prefix, gap, words), KindOf(field),
+          a == nullptr ? Json() : ValueOf(*a, field), b == nullptr ? Json() : ValueOf(*b, field));
     }
   }
 

@@ -1,8 +1,11 @@
 #include "tools/report_input.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -16,9 +19,35 @@
 namespace foreshard {
 namespace {
 
+using google::protobuf::FieldDescriptor;
+
 constexpr int kSchemaVersion = 1;
+constexpr double kLargestSum = 4e18;  // so that no sum or difference of figures overflows
+
+// Sum of the sizes of all its integers.
+double Magnitude(const google::protobuf::Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  double sum = 0;
+  for (const FieldDescriptor* field : fields) {
+    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        sum += Magnitude(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
+                                              : reflection.GetMessage(message, field));
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64 && !field->is_repeated()) {
+        sum += std::abs(static_cast<double>(reflection.GetInt64(message, field)));
+      }
+    }
+  }
+  return sum;
+}
 
 Status CheckReport(const pb::Report& report, const std::string& path) {
+  if (Magnitude(report) > kLargestSum) {
+    return InvalidInput(path + ": the figures of the report add up to more than 64 bits hold");
+  }
   if (report.schema_version() == kSchemaVersion) return OkStatus();
   return InvalidInput(
       fmt::format("{}: schema_version is {} in what should be a report, expected {}", path,

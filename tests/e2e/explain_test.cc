@@ -277,6 +277,33 @@ TEST_F(ExplainTest, FilesThatAreNeither) {
               {"i.json: rule version"});
 }
 
+TEST_F(ExplainTest, ReportsThatSayLittle) {
+  const std::string empty = Write("e.json", R"({"schema_version": 1, "fit": {}})");
+  const ProcessResult alone = RunForeshard({"explain", empty});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  const ProcessResult both = RunForeshard({"explain", empty, Report("r.json")});
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_THAT(both.out, HasSubstr("\nledger\n"));
+  const std::string huge = R"({"schema_version": 1, "units": [{"gather_ps": 9000000000000000000}],
+                               "fit": {"peak_bytes": -9223372036854775808}})";
+  ExpectError({"explain", Write("h.json", huge)}, 3, {"h.json", "more than 64 bits"});
+}
+
+TEST_F(ExplainTest, TheTextbookStandsBesideTheSimulatedFigures) {
+  const std::string text = RunForeshard({"explain", Report("r.json")}).out;
+  const json book = json::parse(Read("r.json")).at("textbook");
+  EXPECT_THAT(text,
+              testing::ContainsRegex("sharded +16 P / N +" + Gib(book.at("persistent_bytes"))));
+  int64_t sum =
+      book.at("persistent_bytes").get<int64_t>() + book.at("transient_bytes").get<int64_t>();
+  for (const json& term : book.at("difference")) {
+    sum += term.at("bytes").get<int64_t>();
+    EXPECT_THAT(text, testing::ContainsRegex("[+-] " + term.at("name").get<std::string>() + " +" +
+                                             Gib(term.at("bytes"))));
+  }
+  EXPECT_EQ(sum, book.at("managed_peak_bytes").get<int64_t>());
+}
+
 TEST_F(ExplainTest, ClustersAndFilesThatAreTooMany) {
   const std::string report = Path("r.json");
   ASSERT_EQ(RunForeshard(Predict({"--json", report})).exit_code, 0);
