@@ -26,10 +26,9 @@ function(foreshard_fuzz name)
 endfunction()
 
 foreshard_fuzz(hf_config RUNS 3000 DEPS foreshard_model_sources)
-# Mutants of models join when those in tests/fuzz/open no longer end the process.
-foreshard_fuzz(neutral_tree RUNS 0
+foreshard_fuzz(neutral_tree RUNS 2000
   DEPS foreshard_planner foreshard_plan_check foreshard_model_sources)
-foreshard_fuzz(native_model RUNS 0
+foreshard_fuzz(native_model RUNS 2000
   DEPS foreshard_planner foreshard_plan_check foreshard_model_sources)
 foreshard_fuzz(cluster RUNS 3000 DEPS foreshard_sim)
 foreshard_fuzz(plan RUNS 2000 DEPS foreshard_plan_check foreshard_sim)
