@@ -146,6 +146,16 @@ Status CheckUnitsRunOnce(const ModelGraph& graph, const std::vector<Unit>& units
   return OkStatus();
 }
 
+Status CheckParametersAreUsed(const ModelGraph& graph) {
+  if (const int unused = UnusedParameter(graph); unused != kNone) {
+    return InvalidInput(
+        fmt::format("model: its output does not depend on parameter {}; unused parameters are not "
+                    "modelled yet",
+                    graph.parameters[unused].path));
+  }
+  return OkStatus();
+}
+
 Status CheckModel(const ModelGraph& graph, const StepDecisions& d) {
   RETURN_IF_ERROR(CheckExtents(graph, d));
   if (graph.outputs.empty()) return InvalidInput("model: returns nothing");
@@ -210,6 +220,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) 
                    WrapCalls(graph, model.block_class(), request));
   ASSIGN_OR_RETURN(const std::vector<Unit> units, MakeUnits(graph, calls));
   RETURN_IF_ERROR(CheckUnitsRunOnce(graph, units));
+  RETURN_IF_ERROR(CheckParametersAreUsed(graph));
   pb::Plan plan;
   FillHeader(model, graph, *plan.mutable_header());
   RecordDecisions(request, decisions, calls, *plan.mutable_decisions());

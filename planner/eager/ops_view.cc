@@ -53,8 +53,15 @@ void SliceBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor>
 
 // One buffer of the whole input's shape, filled from the parts' gradients.
 void ChunkBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
-  Tensor full = e.Empty(node.edges[0].dtype, node.edges[0].shape);
-  for (const Tensor& g : in) CHECK(g) << "a part of a split without a gradient";
+  const Dims& whole = node.edges[0].shape;
+  for (Tensor& g : in) {
+    if (g) continue;  // else no gradient reaches this part
+    Dims part = whole;
+    part.back() /= static_cast<int64_t>(in.size());
+    g = e.Empty(node.edges[0].dtype, part);
+    e.Launch("zeros", {}, {&g});
+  }
+  Tensor full = e.Empty(node.edges[0].dtype, whole);
   if (in.size() == 2) {
     e.Launch("cat2", {&in[0], &in[1]}, {&full});
   } else {

@@ -1,6 +1,7 @@
 #include "planner/graph/analysis.h"
 
 #include <boost/graph/depth_first_search.hpp>
+#include <boost/graph/reverse_graph.hpp>
 #include <boost/graph/visitors.hpp>
 
 namespace foreshard {
@@ -34,6 +35,27 @@ std::vector<bool> ValuesNeedingGrad(const ModelGraph& graph) {
   }
   for (const GraphInput& input : graph.inputs) needs[input.value] = input.requires_grad;
   return needs;
+}
+
+int UnusedParameter(const ModelGraph& graph) {
+  const auto reverse = boost::make_reverse_graph(graph.dag);
+  std::vector<boost::default_color_type> colors(graph.ops.size(), boost::white_color);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    for (ValueId v : graph.ops[i].out) {
+      if (v == graph.outputs[0] && colors[i] == boost::white_color) {
+        boost::depth_first_visit(reverse, i, boost::default_dfs_visitor(), colors.data());
+      }
+    }
+  }
+  std::vector<bool> used(graph.parameters.size(), false);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    if (colors[i] == boost::white_color) continue;
+    for (int p : graph.ops[i].params) used[p] = true;
+  }
+  for (size_t p = 0; p < used.size(); ++p) {
+    if (!used[p] && !graph.parameters[p].frozen) return static_cast<int>(p);
+  }
+  return kNone;
 }
 
 double ForwardMatmulFlops(const ModelGraph& graph) {

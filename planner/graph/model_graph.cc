@@ -259,6 +259,16 @@ class Flattener {
     return OkStatus();
   }
 
+  static bool HasFrequencies(const pb::Module& m, int64_t head_dim) {
+    for (const pb::ModelBuffer& b : m.buffers()) {
+      if (b.name() == "inv_freq" && b.shape_size() == 1 && 2 * b.shape(0) == head_dim) return true;
+    }
+    for (const pb::Module& child : m.children()) {
+      if (HasFrequencies(child, head_dim)) return true;
+    }
+    return false;
+  }
+
   StatusOr<GraphOp> MakeOp(int module, const pb::Statement& s) {
     static const std::map<pb::Statement::Op, OpKind> kKinds = {
         {pb::Statement::ADD, OpKind::kAdd},
@@ -288,6 +298,10 @@ class Flattener {
     op.p = s.p();
     op.grouped = s.grouped();
     op.backend = s.backend();
+    if (op.kind == OpKind::kRotaryTables && !HasFrequencies(model_.root(), op.n)) {
+      return InvalidInput(fmt::format(
+          "makes rotary tables, but no module has a buffer inv_freq of [{} / 2]", op.n));
+    }
     if (op.kind == OpKind::kParamSum) {
       auto p = parameter_by_path_.find(Join(graph_.modules[module].path, s.param()));
       if (p == parameter_by_path_.end()) return InvalidInput("no parameter \"" + s.param() + "\"");

@@ -94,6 +94,12 @@ class Rules {
     out.push_back(Param(0)[1]);
     return Result(out, ValueType::kFloat);
   }
+  // A bias, where there is one, is as wide as the result.
+  Status Bias(const Dims& out) const {
+    if (op_.params.size() < 2 || Param(1)[0] == out.back()) return OkStatus();
+    return InvalidInput(
+        fmt::format("bias has shape {}, the result {} features", Text(Param(1)), out.back()));
+  }
   // `in` and `out_dim` are the weight's dimensions of these features.
   Status Linear(int in, int out_dim) {
     RETURN_IF_ERROR(Arity(1));
@@ -103,6 +109,7 @@ class Rules {
                                       Text(out), Text(Param(0)), Param(0)[in]));
     }
     out.back() = Param(0)[out_dim];
+    RETURN_IF_ERROR(Bias(out));
     return Result(out, ValueType::kFloat);
   }
   Status Norm() {
@@ -111,6 +118,7 @@ class Rules {
       return InvalidInput(
           fmt::format("input has shape {}, weight {}", Text(Shape(0)), Text(Param(0))));
     }
+    RETURN_IF_ERROR(Bias(Shape(0)));
     return Result(Shape(0), ValueType::kFloat);
   }
   Status Binary() {
@@ -128,9 +136,10 @@ class Rules {
   Status Chunk() {
     RETURN_IF_ERROR(Arity(1));
     Dims out = Shape(0);
-    if (op_.n < 1 || op_.n != outputs_ || out.empty() || out.back() % op_.n != 0) {
-      return InvalidInput(fmt::format("shape {} cannot be cut into {} equal parts with {} names",
-                                      Text(out), op_.n, outputs_));
+    if (op_.n < 2 || op_.n > 3 || op_.n != outputs_ || out.empty() || out.back() % op_.n != 0) {
+      return InvalidInput(fmt::format(
+          "shape {} cannot be cut into {} equal parts with {} names (2 and 3 are known)", Text(out),
+          op_.n, outputs_));
     }
     out.back() /= op_.n;
     for (int i = 0; i < outputs_; ++i) results_.push_back({out, ValueType::kFloat});

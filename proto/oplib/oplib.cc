@@ -50,6 +50,7 @@ constexpr KernelInfo kKernels[] = {
     {"cat3", "cat", 3, 1, kMemory, Cat, NoFlops},
     {"slice_backward", "slice_backward", 1, 1, kMemory, SliceBackward, NoFlops},
     {"arange", "arange", 0, 1, kMemory, Fill, NoFlops},
+    {"zeros", "zeros", 0, 1, kMemory, Fill, NoFlops},
     {"ones", "ones", 0, 1, kMemory, Fill, NoFlops},
     {"ones_like", "ones_like", 1, 1, kMemory, CastRule, NoFlops},
     // reductions

@@ -122,10 +122,16 @@ TEST(WrapLayout, ChildrenComeBeforeTheirParentsOwnParameters) {
   pb::Model model = TreeModel({.blocks = 1});
   // Parameters of the block itself are named first and laid out last.
   AddParameter(FindModule(model, "layers.0"), "scale", {8});
-  pb::Statement& use = *FindModule(model, "layers.0").add_forward();
-  use.set_op(pb::Statement::PARAM_SUM);
-  use.set_param("scale");
-  use.add_out("unused");
+  pb::Module& block = FindModule(model, "layers.0");
+  pb::Statement& sum = *block.add_forward();
+  sum.set_op(pb::Statement::PARAM_SUM);
+  sum.set_param("scale");
+  sum.add_out("sum");
+  pb::Statement& scale = *block.add_forward();
+  scale.set_op(pb::Statement::MUL);
+  scale.add_in(block.output(0));
+  scale.add_in("sum");
+  scale.add_out(block.output(0));
   const pb::Plan plan = PlanOf(model, Wrapped("block"));
   EXPECT_EQ(plan.parameters(1).path(), "layers.0.scale");
   EXPECT_THAT(Layout(plan, "layers.0"),
