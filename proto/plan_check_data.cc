@@ -250,7 +250,8 @@ class DataWalk {
     const int64_t element = ElementBytes(op.copy_out().dtype());
     for (int i = 0; i < op.out_size(); ++i) {
       const int64_t padded = plan_.parameters(parameters.Get(i)).padded_shard_numel();
-      const int64_t bytes = padded * plan_.mesh().shard_size() * element;
+      // The gathered unit has fewer than 2^62 elements, which may still be too many bytes.
+      const int64_t bytes = Multiply(padded * plan_.mesh().shard_size(), element).value_or(-1);
       if (plan_.buffers(op.out(i)).bytes() == bytes) continue;
       return Broken("gather", fmt::format("writes buffer {} of {} bytes, the parameter has {}",
                                           op.out(i), plan_.buffers(op.out(i)).bytes(), bytes));
