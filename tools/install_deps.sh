@@ -11,7 +11,7 @@ packages=(
 )
 for argument in "$@"; do
   case "$argument" in
-    --dev) packages+=(clang-format clang-tidy) ;;
+    --dev) packages+=(clang clang-format clang-tidy libclang-rt-14-dev) ;;
     --help | -h) echo "$usage"; exit 0 ;;
     *) echo "$usage" >&2; exit 2 ;;
   esac

@@ -41,7 +41,7 @@ Status Unsupported(const HfConfig& config) {
 StatusOr<pb::Model> ModelFromHfConfig(std::string_view json_text, std::string_view origin) {
   ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(json_text, origin));
   for (const Family& family : kFamilies) {
-    if (family.model_type != config.model_type()) continue;
+    if (config.model_type() != std::string_view(family.model_type)) continue;
     ASSIGN_OR_RETURN(pb::Model model, family.build(config));
     // Says for every reader of the model that this is a part of what the file describes.
     if (!config.section().empty()) model.set_name(config.section().substr(1));

@@ -179,7 +179,9 @@ class Flattener {
     std::vector<ValueId> results;
     for (const std::string& name : m.output()) {
       auto it = scope.find(name);
-      if (it == scope.end()) return InvalidInput(path + ": output \"" + name + "\" has no value");
+      if (it == scope.end()) {
+        return InvalidInput(fmt::format("{}: output \"{}\" has no value", path, name));
+      }
       results.push_back(it->second);
       Hold(it->second);
     }
