@@ -303,9 +303,10 @@ TEST(Llama, RefusesOptionsOfTheWrongType) {
 }
 
 TEST(Families, UnknownTypeNamesTheNearestSupported) {
-  EXPECT_EQ(BuildError(With(Tiny(), "model_type", "lama")),
-            "m.json: /model_type: found \"lama\", expected a supported family: gpt2, llama (nearest: "
-            "llama)");
+  EXPECT_EQ(
+      BuildError(With(Tiny(), "model_type", "lama")),
+      "m.json: /model_type: found \"lama\", expected a supported family: gpt2, llama (nearest: "
+      "llama)");
 }
 
 TEST(Families, NestedTextConfigIsNamedInTheModel) {
