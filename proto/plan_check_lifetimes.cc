@@ -14,7 +14,10 @@ namespace {
 class Walk {
  public:
   explicit Walk(const pb::Plan& plan)
-      : plan_(plan), alive_(static_cast<size_t>(plan.buffers_size()), false), resident_(alive_) {
+      : plan_(plan),
+        alive_(static_cast<size_t>(plan.buffers_size()), false),
+        resident_(alive_),
+        writes_(alive_.size(), 0) {
     for (const int32_t buffer : plan.resident()) {
       alive_[static_cast<size_t>(buffer)] = resident_[static_cast<size_t>(buffer)] = true;
     }
@@ -42,6 +45,7 @@ class Walk {
     for (int i = 0; i < segment.ops_size(); ++i) {
       RETURN_IF_ERROR(Allocate(segment, i));
       RETURN_IF_ERROR(Use(segment, i));
+      RETURN_IF_ERROR(Read(segment, i));
       RETURN_IF_ERROR(Settle(segment, i));
       RETURN_IF_ERROR(Free(segment, i));
       if (repetition == 0) RETURN_IF_ERROR(Count(segment, i));
@@ -62,7 +66,28 @@ class Walk {
         return Broken(segment, op, "allocates", buffer, "is alive already");
       }
       alive_[static_cast<size_t>(buffer)] = true;
+      writes_[static_cast<size_t>(buffer)] = 0;
     }
+    return OkStatus();
+  }
+
+  // Kernels and reductions read the version of each buffer that the plan says; then the op's own
+  // writes count.
+  Status Read(const pb::Segment& segment, int index) {
+    const pb::Op& op = segment.ops(index);
+    const bool counted = op.has_compute() || op.has_reduce_copy_in();
+    for (int i = 0; counted && i < op.in_size(); ++i) {
+      const size_t buffer = static_cast<size_t>(op.in(i));
+      const int expected = op.in_versions().empty() ? 1 : op.in_versions(i);
+      // Rule written has its own words for what nothing wrote.
+      if (resident_[buffer] || writes_[buffer] == 0 || writes_[buffer] == expected) continue;
+      return plan_check::Broken(
+          "version", OpPlace(plan_, segment, index),
+          fmt::format("reads version {} of buffer {}, which has been written {} times (program "
+                      "\"{}\")",
+                      expected, buffer, writes_[buffer], program_));
+    }
+    for (const int32_t buffer : op.out()) ++writes_[static_cast<size_t>(buffer)];
     return OkStatus();
   }
 
@@ -137,6 +162,7 @@ class Walk {
   std::string program_;
   std::vector<bool> alive_;
   std::vector<bool> resident_;
+  std::vector<int> writes_;                        // since the allocation
   std::set<int32_t> gathered_;                     // units of this program
   std::set<std::pair<int32_t, int32_t>> reduced_;  // (unit, micro-batch) of this program
   bool backward_ = false;

@@ -34,6 +34,10 @@ Status CheckOpIndices(const OpContext& c) {
     return c.Broken("phase", fmt::format("phase {} is none", static_cast<int>(op.phase())));
   }
   if (op.micro_batch() < 0) return c.Broken("phase", "the micro-batch is negative");
+  if (op.in_versions_size() != 0 && op.in_versions_size() != op.in_size()) {
+    return c.Broken("version", fmt::format("{} versions for {} buffers read", op.in_versions_size(),
+                                           op.in_size()));
+  }
   if (op.in_offsets_size() != 0 && op.in_offsets_size() != op.in_size()) {
     return c.Broken(
         "view", fmt::format("{} offsets for {} buffers read", op.in_offsets_size(), op.in_size()));

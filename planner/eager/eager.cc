@@ -109,6 +109,7 @@ void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*>
   if (offsets) {
     for (const Tensor* t : in) op.add_in_offsets((*t)->offset);
   }
+  builder_.AddVersions(op);
   if (scratch >= 0) builder_.Free(scratch);
 }
 

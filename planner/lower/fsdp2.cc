@@ -230,6 +230,7 @@ void Fsdp2::Reduce(int unit) {
   reduce_input_ = builder_.Allocate(elems_out * SizeOf(sharding_.reduce), pb::RS_INPUT,
                                     sharding_.streams.compute);
   pb::Op& op = builder_.Issue(sharding_.streams.compute, gradients, std::span(&reduce_input_, 1));
+  builder_.AddVersions(op);
   pb::ReduceCopyIn& copy = *op.mutable_reduce_copy_in();
   copy.set_elems_in(elems_in);
   copy.set_elems_out(elems_out);

@@ -1,6 +1,6 @@
 #include "planner/lower/plan_builder.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "proto/oplib/oplib.h"
 
@@ -89,6 +89,8 @@ BufferId PlanBuilder::Allocate(int64_t bytes, pb::Category category, StreamId st
   if (module_ >= 0) buffer->set_module(module_);
   const BufferId id = plan_.buffers_size() - 1;
   alive_.push_back(true);
+  resident_.push_back(false);
+  writes_.push_back(0);
   pending_allocs_.push_back(id);
   return id;
 }
@@ -96,6 +98,7 @@ BufferId PlanBuilder::Allocate(int64_t bytes, pb::Category category, StreamId st
 BufferId PlanBuilder::AddResident(int64_t bytes, pb::Category category, StreamId stream) {
   const BufferId id = Allocate(bytes, category, stream);
   pending_allocs_.pop_back();
+  resident_[id] = true;
   plan_.add_resident(id);
   return id;
 }
@@ -138,10 +141,22 @@ pb::Op& PlanBuilder::Issue(StreamId stream, std::span<const BufferId> in,
   pending_allocs_.clear();
   op.mutable_in()->Add(in.begin(), in.end());
   op.mutable_out()->Add(out.begin(), out.end());
+  for (BufferId b : out) ++writes_[b];
   if (unit_ >= 0) op.set_unit(unit_);
   if (module_ >= 0) op.set_module(module_);
   op.set_phase(phase_);
   return op;
+}
+
+void PlanBuilder::AddVersions(pb::Op& op) const {
+  bool needed = false;
+  std::vector<int> versions;
+  for (BufferId b : op.in()) {
+    const int own = static_cast<int>(std::count(op.out().begin(), op.out().end(), b));
+    versions.push_back(resident_[b] ? 0 : writes_[b] - own);
+    needed |= versions.back() > 1;
+  }
+  if (needed) op.mutable_in_versions()->Add(versions.begin(), versions.end());
 }
 
 int PlanBuilder::Kernel(std::string_view name, std::span<const TensorSpec> operands,

@@ -91,6 +91,8 @@ class PlanBuilder {
   pb::Op& Issue(StreamId stream, std::initializer_list<BufferId> in,
                 std::initializer_list<BufferId> out);
   pb::Op& Issue(StreamId stream, std::span<const BufferId> in, std::span<const BufferId> out);
+  // Notes which version of each operand the op reads, where one was written more than once.
+  void AddVersions(pb::Op& op) const;
   OpId last_op() const { return static_cast<OpId>(segment_->ops_size()) - 1; }
 
   // The index of the kernel with these types in the plan's table, added at first use.
@@ -109,6 +111,8 @@ class PlanBuilder {
   std::vector<int> module_units_;
   std::vector<BufferId> pending_allocs_;
   std::vector<bool> alive_;
+  std::vector<bool> resident_;
+  std::vector<int> writes_;                       // since the allocation
   std::vector<std::vector<OpId>> pending_waits_;  // per stream
   std::unordered_map<std::string, int> kernels_;
   std::string key_;  // scratch

@@ -254,6 +254,14 @@ const Mutation kWalks[] = {
      [](pb::Plan& p) { Step(p, 3)->clear_allocs(); }},
     {"ReadAfterFree", "lifetime", "op 2 (all_gather, block): reads buffer 5",
      [](pb::Plan& p) { Step(p, 1)->add_frees(5); }},
+    {"VersionRead", "version", "op 4 (compute",
+     [](pb::Plan& p) {
+       for (int i = 0; i < Step(p, 4)->in_size(); ++i) Step(p, 4)->add_in_versions(2);
+     }},
+    {"VersionCount", "version", "versions for",
+     [](pb::Plan& p) {
+       for (int i = 0; i <= Step(p, 4)->in_size(); ++i) Step(p, 4)->add_in_versions(1);
+     }},
     {"AllocTwice", "lifetime", "allocates buffer 6, which is alive",
      [](pb::Plan& p) { Step(p, 4)->add_allocs(6); }},
     {"AllocResident", "lifetime", "allocates buffer 0",
