@@ -1,4 +1,8 @@
-# Benchmarks are built with the tests and run by hand, never by ctest.
+# Benchmarks are built with the tests and run by hand, never by ctest; under a sanitizer they would
+# measure the sanitizer.
+if(FORESHARD_SANITIZE)
+  return()
+endif()
 include(${CMAKE_CURRENT_LIST_DIR}/check.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/sim.cmake)
 

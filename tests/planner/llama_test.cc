@@ -111,14 +111,16 @@ const pb::Module& Layer0(const pb::Model& model) {
   return Child(Child(Child(model.root(), "model"), "layers"), "0");
 }
 
-TEST(Llama, CatalogueModelsHaveTheirPublishedParameterCounts) {
+TEST(Catalogue, ModelsHaveTheirPublishedParameterCounts) {
   const std::vector<std::pair<std::string, int64_t>> published = {
       {"llama-2-7b", 6738415616},      {"llama-2-13b", 13015864320},
       {"llama-2-70b", 68976648192},    {"llama-3-8b", 8030261248},
       {"llama-3-70b", 70553706496},    {"llama-3.1-8b", 8030261248},
       {"llama-3.1-70b", 70553706496},  {"llama-3.1-405b", 405853388800},
       {"llama-3.2-1b", 1235814400},    {"llama-3.2-3b", 3212749824},
-      {"tiny-llama-1.1b", 1100048384},
+      {"tiny-llama-1.1b", 1100048384}, {"gpt2", 124439808},
+      {"gpt2-medium", 354823168},      {"gpt2-large", 774030080},
+      {"gpt2-xl", 1557611200},
   };
   for (const auto& [name, count] : published) {
     const StatusOr<pb::Model> model = LoadModel(name);
