@@ -47,14 +47,6 @@ std::string UnsupportedInBoth(const json& options) {
   return UnsupportedOptimizer(options.at("optimizer"));
 }
 
-bool HasFrozen(const json& module) {
-  for (const json& parameter : module.at("params")) {
-    if (parameter.at("requires_grad") == false) return true;
-  }
-  const json& children = module.at("children");
-  return std::any_of(children.begin(), children.end(), HasFrozen);
-}
-
 std::string UnsupportedSmall(const json& document) {
   const json& options = document.at("case");
   if (options.at("kind") != "train") return fmt::format("kind {}", options.at("kind").dump());
@@ -64,7 +56,6 @@ std::string UnsupportedSmall(const json& document) {
   for (const json& call : options.at("wrap")) {
     if (call.at("reshard_after_forward").is_number()) return "reshard_after_forward as a number";
   }
-  if (HasFrozen(options.at("model").at("tree"))) return "frozen parameters";
   return UnsupportedInBoth(options);
 }
 
