@@ -148,6 +148,26 @@ TEST_F(CliTest, TextShowsTheNumbersOfTheJson) {
   EXPECT_THAT(result.out, HasSubstr("first order, not calibrated"));
 }
 
+TEST_F(CliTest, TracesAreWrittenBesideTheReport) {
+  const ProcessResult result = RunForeshard(Predict({"--trace", Path("step.pftrace")}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, RunForeshard(Predict()).out);
+  const std::string trace = Read("step.pftrace");
+  EXPECT_GT(trace.size(), 1000u);
+  EXPECT_EQ(trace[0], '\x0a');  // field 1 of perfetto.protos.Trace: a packet
+  EXPECT_THAT(trace, HasSubstr("gather_copy_in"));
+}
+
+TEST_F(CliTest, CheckVerboseListsRedundantWaits) {
+  ASSERT_EQ(RunForeshard(Plan({"--output", Path("p.pb")})).exit_code, 0);
+  const ProcessResult brief = RunForeshard({"check", Path("p.pb")});
+  const ProcessResult verbose = RunForeshard({"check", Path("p.pb"), "--verbose"});
+  EXPECT_EQ(verbose.exit_code, 0) << verbose.err;
+  EXPECT_THAT(brief.out, HasSubstr("redundant"));
+  EXPECT_THAT(brief.out, testing::Not(HasSubstr("all_gather waits for copy_out")));
+  EXPECT_THAT(verbose.out, HasSubstr("all_gather waits for copy_out"));
+}
+
 TEST_F(CliTest, TextKeepsToHundredColumnsAndOneScreen) {
   const ProcessResult result = RunForeshard({"predict", "--model", "llama-2-7b", "--cluster",
                                              "dgx-a100-80g", "--world", "16", "--seq", "4096"});
