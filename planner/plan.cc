@@ -199,7 +199,7 @@ void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
 
 void FillHeader(const pb::Model& model, const ModelGraph& graph, pb::Header& header) {
   header.set_format_version(kPlanFormatVersion);
-  header.set_tool_version("0.1.0");
+  header.set_tool_version(FORESHARD_VERSION);
   header.set_model_name(model.name());
   header.set_model_hash(Fnv1a64(model.SerializeAsString()));
   int64_t numel = 0;

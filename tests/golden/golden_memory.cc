@@ -58,19 +58,6 @@ Lines ManagedLines(const Bytes& bytes) {
   return lines;
 }
 
-std::string PhaseName(pb::Phase phase) {
-  switch (phase) {
-    case pb::FORWARD:
-      return "fwd";
-    case pb::BACKWARD:
-      return "bwd";
-    case pb::OPTIMIZER:
-      return "opt";
-    default:
-      return "zero";
-  }
-}
-
 const pb::PhaseMemory* FindPhase(const pb::Report& report, int iteration, const std::string& name) {
   for (const pb::PhaseMemory& phase : report.phases()) {
     if (phase.program() == (iteration == 0 ? "first" : "steady") &&

@@ -41,6 +41,9 @@ Record RecordOf(const nlohmann::json& document);
 // as traces of whole models do.
 Record RecordOf(const pb::Plan& plan, bool fold_layers);
 
+// As the traces call it: "fwd", "bwd", "opt", "zero".
+std::string PhaseName(pb::Phase phase);
+
 // The event of an op; its kind is empty when the traces have none for it.
 Event EventOf(const pb::Plan& plan, const pb::Op& op);
 

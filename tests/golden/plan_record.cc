@@ -10,9 +10,6 @@
 #include "tests/golden/golden_record.h"
 
 namespace foreshard::golden {
-namespace {
-
-std::string DTypeName(pb::DType dtype) { return std::string(Name(static_cast<DType>(dtype))); }
 
 std::string PhaseName(pb::Phase phase) {
   switch (phase) {
@@ -26,6 +23,10 @@ std::string PhaseName(pb::Phase phase) {
       return "zero";
   }
 }
+
+namespace {
+
+std::string DTypeName(pb::DType dtype) { return std::string(Name(static_cast<DType>(dtype))); }
 
 std::string ReasonName(pb::AllGather::Reason reason) {
   switch (reason) {

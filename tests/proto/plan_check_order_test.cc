@@ -3,30 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <ostream>
 #include <string>
 
-#include "proto/io.h"
 #include "proto/plan.pb.h"
 #include "proto/plan_check.h"
 #include "proto/plan_check_facts.h"
-#include "tests/proto/small_plan.h"
+#include "tests/proto/plan_mutation.h"
 
 namespace foreshard {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
-pb::Plan SmallPlan() {
-  pb::Plan plan;
-  const Status parsed = ParseText(kSmallPlan, "small_plan.h", plan);
-  EXPECT_TRUE(parsed.ok()) << parsed.message();
-  return plan;
-}
-
-pb::Op* Step(pb::Plan& plan, int op) { return plan.mutable_segments(0)->mutable_ops(op); }
 pb::Op* Init(pb::Plan& plan) { return plan.mutable_segments(1)->mutable_ops(0); }
 pb::Op* Update(pb::Plan& plan, int op) { return plan.mutable_segments(2)->mutable_ops(op); }
 
@@ -36,30 +24,9 @@ void Use(pb::Program& program, int segment) {
   use.set_repeat(1);
 }
 
-struct Mutation {
-  const char* name;  // of the test
-  const char* rule;
-  const char* message;  // a part of it
-  std::function<void(pb::Plan&)> apply;
-};
-
-void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }
-
-std::string NameOf(const ::testing::TestParamInfo<Mutation>& mutation) {
-  return mutation.param.name;
-}
-
 class DisorderedPlan : public ::testing::TestWithParam<Mutation> {};
 
-TEST_P(DisorderedPlan, IsRefusedByItsRule) {
-  pb::Plan plan = SmallPlan();
-  GetParam().apply(plan);
-  const Status status = CheckPlan(plan);
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.code(), StatusCode::kInvalidPlan);
-  EXPECT_THAT(status.message(), StartsWith(std::string("rule ") + GetParam().rule + ": "));
-  EXPECT_THAT(status.message(), HasSubstr(GetParam().message));
-}
+TEST_P(DisorderedPlan, IsRefusedByItsRule) { ExpectRefused(GetParam()); }
 
 const Mutation kOrder[] = {
     {"ReadAfterWrite", "order",
