@@ -146,7 +146,7 @@ Status CheckInputs(const pb::Plan& plan) {
                                 pb::Category_Name(plan.buffers(input.buffer()).category()),
                                 pb::Category_Name(pb::INPUT)));
     }
-    if (input.rule() < pb::Input::TOKENS || input.rule() > pb::Input::ONES) {
+    if (input.rule() < pb::Input::TOKENS || input.rule() > pb::Input::NORMAL) {
       return Broken("input", place, fmt::format("rule {} is none", static_cast<int>(input.rule())));
     }
   }

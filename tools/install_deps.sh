@@ -7,6 +7,7 @@ usage="usage: install_deps.sh [--dev]"
 packages=(
   g++ cmake ninja-build ccache pkg-config git python3
   protobuf-compiler libprotobuf-dev libboost-graph-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+  libopenblas-pthread-dev librandom123-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 for argument in "$@"; do

@@ -15,7 +15,7 @@ pb::Input::Rule RuleOf(pb::ModelInput::Kind kind) {
     case pb::ModelInput::POSITIONS:
       return pb::Input::POSITIONS;
     default:
-      return pb::Input::ONES;
+      return pb::Input::NORMAL;
   }
 }
 

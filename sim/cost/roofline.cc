@@ -117,6 +117,10 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
                             SizeOfElements(op.all_gather().elems_out(), op.all_gather().dtype()));
     case pb::Op::kCopyOut:
       return CopyTime(2 * SizeOfElements(op.copy_out().elems(), op.copy_out().dtype()));
+    case pb::Op::kLocalGather:
+      return CopyTime(2 * SizeOfElements(op.local_gather().elems(), op.local_gather().dtype()));
+    case pb::Op::kLocalReduce:
+      return CopyTime(2 * SizeOfElements(op.local_reduce().elems(), op.local_reduce().dtype()));
     case pb::Op::kReduceCopyIn: {
       const pb::ReduceCopyIn& copy = op.reduce_copy_in();
       return CopyTime(Total(op.in()) + SizeOfElements(copy.elems_out(), copy.to()));
