@@ -13,13 +13,13 @@ constexpr size_t kPrefixWorthDropping = 1024;
 
 }  // namespace
 
-Engine::Engine(const Program& program, std::span<Listener* const> listeners)
+Engine::Engine(const run::Program& program, std::span<run::Listener* const> listeners)
     : program_(program),
       listeners_(listeners.begin(), listeners.end()),
       last_on_stream_(program.is_compute_stream.size(), -1),
       last_in_group_(static_cast<size_t>(program.groups), -1) {}
 
-SimTime Engine::Run(std::span<const ProgramId> steps) {
+SimTime Engine::Run(std::span<const run::ProgramId> steps) {
   CHECK(step_ < 0 && !host_done_) << "an engine runs once";
   programs_ = steps;
   steps_.resize(steps.size());
@@ -47,7 +47,8 @@ SimTime Engine::Run(std::span<const ProgramId> steps) {
 void Engine::AdvanceHost() {
   while (!host_done_) {
     const Instance& instance = instances_.back();
-    const OpRecord& record = program_.op(OpId{static_cast<int32_t>(instance.head.op) + position_});
+    const run::OpRecord& record =
+        program_.op(run::OpId{static_cast<int32_t>(instance.head.op) + position_});
     if (!host_waited_ && HostMustWait(record)) return;
     host_waited_ = false;
     BeginOp(record);
@@ -63,7 +64,7 @@ void Engine::AdvanceHost() {
 // Moves to the next repetition, use or step that has ops; false when there is none.
 bool Engine::EnterNextSegment() {
   while (true) {
-    const std::vector<UseRecord>& uses = program_.programs[Index(programs_[step_])];
+    const std::vector<run::UseRecord>& uses = program_.programs[Index(programs_[step_])];
     if (use_ == uses.size()) {
       steps_[step_].issued = true;
       ReportEndedSteps();
@@ -76,12 +77,12 @@ bool Engine::EnterNextSegment() {
       repetition_ = 0;
       continue;
     }
-    const SegmentId segment = uses[use_].segment;
-    const SegmentRecord& record = program_.segments[Index(segment)];
+    const run::SegmentId segment = uses[use_].segment;
+    const run::SegmentRecord& record = program_.segments[Index(segment)];
     DropEndedPrefix();
     const int64_t sequence = window_base_ + static_cast<int64_t>(window_.size());
     instances_.push_back(Instance{
-        OpInstance{sequence, step_, programs_[step_], segment, repetition_++, record.first, 0},
+        run::OpInstance{sequence, step_, programs_[step_], segment, repetition_++, record.first, 0},
         record.size});
     window_.resize(window_.size() + static_cast<size_t>(record.size),
                    Live{static_cast<int32_t>(instances_.size()) - 1, 0, -1, false});
@@ -94,11 +95,11 @@ void Engine::BeginStep() {
   ++step_;
   use_ = 0;
   repetition_ = 0;
-  Tell([&](Listener& l) { l.StepBegun(step_, queue_.now()); });
+  Tell([&](run::Listener& l) { l.StepBegun(step_, queue_.now()); });
 }
 
 // Registers the host as a waiter of every op that it must wait for and that has not ended.
-bool Engine::HostMustWait(const OpRecord& record) {
+bool Engine::HostMustWait(const run::OpRecord& record) {
   const int64_t first = instances_.back().head.sequence;
   for (int32_t wait : program_.WaitOps(record.host_waits)) {
     if (HasEnded(first + wait)) continue;
@@ -109,23 +110,23 @@ bool Engine::HostMustWait(const OpRecord& record) {
   return host_waited_;
 }
 
-void Engine::BeginOp(const OpRecord& record) {
-  const OpInstance instance = Describe(instances_.back().head.sequence + position_);
-  Tell([&](Listener& l) { l.OpBegun(instance, queue_.now()); });
-  for (BufferId buffer : program_.Buffers(record.allocs)) {
-    Tell([&](Listener& l) { l.BufferAllocated(buffer, instance, queue_.now()); });
+void Engine::BeginOp(const run::OpRecord& record) {
+  const run::OpInstance instance = Describe(instances_.back().head.sequence + position_);
+  Tell([&](run::Listener& l) { l.OpBegun(instance, queue_.now()); });
+  for (run::BufferId buffer : program_.Buffers(record.allocs)) {
+    Tell([&](run::Listener& l) { l.BufferAllocated(buffer, instance, queue_.now()); });
   }
 }
 
 // The host has finished issuing the op at position_.
-void Engine::IssueOp(const OpRecord& record) {
+void Engine::IssueOp(const run::OpRecord& record) {
   const int64_t sequence = instances_.back().head.sequence + position_;
-  const OpInstance instance = Describe(sequence);
-  Tell([&](Listener& l) { l.OpIssued(instance, queue_.now()); });
-  for (BufferId buffer : program_.Buffers(record.frees)) {
-    Tell([&](Listener& l) { l.BufferFreed(buffer, instance, queue_.now()); });
+  const run::OpInstance instance = Describe(sequence);
+  Tell([&](run::Listener& l) { l.OpIssued(instance, queue_.now()); });
+  for (run::BufferId buffer : program_.Buffers(record.frees)) {
+    Tell([&](run::Listener& l) { l.BufferFreed(buffer, instance, queue_.now()); });
   }
-  if (record.stream == kNoStream) {
+  if (record.stream == run::kNoStream) {
     live(sequence).ended = true;
   } else {
     Enqueue(record, sequence);
@@ -133,16 +134,16 @@ void Engine::IssueOp(const OpRecord& record) {
   if (++position_ == instances_.back().size) host_done_ = !EnterNextSegment();
 }
 
-void Engine::Enqueue(const OpRecord& record, int64_t sequence) {
+void Engine::Enqueue(const run::OpRecord& record, int64_t sequence) {
   ++steps_[step_].unfinished;
   const int64_t first = instances_.back().head.sequence;
   for (int32_t wait : program_.WaitOps(record.waits)) Follow(first + wait, sequence);
-  for (StreamId stream : program_.WaitStreams(record.stream_waits)) {
+  for (run::StreamId stream : program_.WaitStreams(record.stream_waits)) {
     Follow(last_on_stream_[Index(stream)], sequence);
   }
   Follow(last_on_stream_[Index(record.stream)], sequence);
   last_on_stream_[Index(record.stream)] = sequence;
-  if (record.group != kNoGroup) {
+  if (record.group != run::kNoGroup) {
     Follow(last_in_group_[Index(record.group)], sequence);
     last_in_group_[Index(record.group)] = sequence;
   }
@@ -168,14 +169,14 @@ void Engine::AddEdge(int64_t earlier, int64_t target) {
 }
 
 void Engine::Start(int64_t sequence) {
-  const OpInstance instance = Describe(sequence);
-  Tell([&](Listener& l) { l.OpStarted(instance, queue_.now()); });
+  const run::OpInstance instance = Describe(sequence);
+  Tell([&](run::Listener& l) { l.OpStarted(instance, queue_.now()); });
   queue_.At(queue_.now() + program_.op(instance.op).device, Event{EventKind::kEnded, sequence});
 }
 
 void Engine::End(int64_t sequence) {
-  const OpInstance instance = Describe(sequence);
-  Tell([&](Listener& l) { l.OpEnded(instance, queue_.now()); });
+  const run::OpInstance instance = Describe(sequence);
+  Tell([&](run::Listener& l) { l.OpEnded(instance, queue_.now()); });
   live(sequence).ended = true;
   // The list is walked by index: releasing the host may issue ops and move edges_ and window_.
   int32_t edge = live(sequence).first_waiter;
@@ -202,7 +203,7 @@ void Engine::ReportEndedSteps() {
   while (ended_steps_ <= step_ && steps_[ended_steps_].issued &&
          steps_[ended_steps_].unfinished == 0) {
     const int32_t step = ended_steps_++;
-    Tell([&](Listener& l) { l.StepEnded(step, queue_.now()); });
+    Tell([&](run::Listener& l) { l.StepEnded(step, queue_.now()); });
   }
 }
 
@@ -215,12 +216,12 @@ void Engine::DropEndedPrefix() {
   ended_prefix_ = 0;
 }
 
-OpInstance Engine::Describe(int64_t sequence) {
+run::OpInstance Engine::Describe(int64_t sequence) {
   const Instance& instance = instances_[live(sequence).instance];
-  OpInstance result = instance.head;
+  run::OpInstance result = instance.head;
   result.sequence = sequence;
   result.position = static_cast<int32_t>(sequence - instance.head.sequence);
-  result.op = OpId{static_cast<int32_t>(instance.head.op) + result.position};
+  result.op = run::OpId{static_cast<int32_t>(instance.head.op) + result.position};
   return result;
 }
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "proto/base/units.h"
+#include "proto/run/listener.h"
+#include "proto/run/program.h"
 #include "sim/event_queue.h"
-#include "sim/listener.h"
-#include "sim/program.h"
 
 namespace foreshard::sim {
 
@@ -23,11 +23,11 @@ namespace foreshard::sim {
 class Engine {
  public:
   // REQUIRES: `program` and the listeners outlive the engine.
-  Engine(const Program& program, std::span<Listener* const> listeners);
+  Engine(const run::Program& program, std::span<run::Listener* const> listeners);
 
   // Runs the given programs one after the other, once; the host goes from one to the next without
   // waiting for the device. Returns the time when everything has ended.
-  SimTime Run(std::span<const ProgramId> steps);
+  SimTime Run(std::span<const run::ProgramId> steps);
 
  private:
   enum class EventKind : int8_t { kIssued, kEnded };
@@ -37,7 +37,7 @@ class Engine {
   };
   // One use of a segment.
   struct Instance {
-    OpInstance head;  // its first op
+    run::OpInstance head;  // its first op
     int32_t size = 0;
   };
   // An op that the host has issued; kept until it and all before it have ended.
@@ -60,10 +60,10 @@ class Engine {
   void AdvanceHost();
   bool EnterNextSegment();
   void BeginStep();
-  bool HostMustWait(const OpRecord& record);
-  void BeginOp(const OpRecord& record);
-  void IssueOp(const OpRecord& record);
-  void Enqueue(const OpRecord& record, int64_t sequence);
+  bool HostMustWait(const run::OpRecord& record);
+  void BeginOp(const run::OpRecord& record);
+  void IssueOp(const run::OpRecord& record);
+  void Enqueue(const run::OpRecord& record, int64_t sequence);
   void Follow(int64_t earlier, int64_t later);
   void AddEdge(int64_t earlier, int64_t target);
   void Start(int64_t sequence);
@@ -74,18 +74,18 @@ class Engine {
 
   Live& live(int64_t sequence) { return window_[static_cast<size_t>(sequence - window_base_)]; }
   bool HasEnded(int64_t sequence) { return sequence < window_base_ || live(sequence).ended; }
-  OpInstance Describe(int64_t sequence);
+  run::OpInstance Describe(int64_t sequence);
   template <typename Call>
   void Tell(Call call) {
-    for (Listener* listener : listeners_) call(*listener);
+    for (run::Listener* listener : listeners_) call(*listener);
   }
 
-  const Program& program_;
-  std::vector<Listener*> listeners_;
+  const run::Program& program_;
+  std::vector<run::Listener*> listeners_;
   EventQueue<Event> queue_;
 
   // Host: where it stands in the steps.
-  std::span<const ProgramId> programs_;
+  std::span<const run::ProgramId> programs_;
   std::vector<Step> steps_;
   int32_t step_ = -1;
   size_t use_ = 0;

@@ -6,12 +6,12 @@
 
 namespace foreshard::sim {
 
-InvariantChecker::InvariantChecker(const Program& program)
+InvariantChecker::InvariantChecker(const run::Program& program)
     : program_(program),
       last_on_stream_(program.is_compute_stream.size(), -1),
       last_in_group_(static_cast<size_t>(program.groups), -1),
       alive_(program.buffer_bytes.size(), false) {
-  for (BufferId buffer : program.resident) {
+  for (run::BufferId buffer : program.resident) {
     alive_[Index(buffer)] = true;
     allocated_ += program.buffer_bytes[Index(buffer)];
   }
@@ -34,9 +34,9 @@ Status InvariantChecker::Verdict() {
   return violation_.empty() ? OkStatus() : Internal(violation_);
 }
 
-void InvariantChecker::OpBegun(const OpInstance& op, SimTime now) {
+void InvariantChecker::OpBegun(const run::OpInstance& op, SimTime now) {
   Clock(now);
-  const OpRecord& record = program_.op(op.op);
+  const run::OpRecord& record = program_.op(op.op);
   for (int32_t wait : program_.WaitOps(record.host_waits)) {
     const int64_t earlier = op.sequence - op.position + wait;
     if (At(earlier).state != State::kEnded) {
@@ -45,34 +45,35 @@ void InvariantChecker::OpBegun(const OpInstance& op, SimTime now) {
   }
 }
 
-void InvariantChecker::OpIssued(const OpInstance& op, SimTime now) {
+void InvariantChecker::OpIssued(const run::OpInstance& op, SimTime now) {
   Clock(now);
   Seen& seen = At(op.sequence);
   if (seen.state != State::kUnseen) Fail(op, "issued twice");
-  const OpRecord& record = program_.op(op.op);
+  const run::OpRecord& record = program_.op(op.op);
   seen.state = State::kIssued;
   seen.step = op.step;
-  seen.on_stream = record.stream != kNoStream;
+  seen.on_stream = record.stream != run::kNoStream;
   if (seen.on_stream) RecordPredecessors(op, record, seen);
 }
 
-void InvariantChecker::RecordPredecessors(const OpInstance& op, const OpRecord& record,
+void InvariantChecker::RecordPredecessors(const run::OpInstance& op, const run::OpRecord& record,
                                           Seen& seen) {
   seen.first_stream_wait = static_cast<int32_t>(stream_wait_ops_.size());
-  for (StreamId stream : program_.WaitStreams(record.stream_waits)) {
+  for (run::StreamId stream : program_.WaitStreams(record.stream_waits)) {
     const int64_t last = last_on_stream_[Index(stream)];
     if (last >= 0) stream_wait_ops_.push_back(last);
   }
   seen.stream_waits = static_cast<int32_t>(stream_wait_ops_.size()) - seen.first_stream_wait;
   seen.before_on_stream = last_on_stream_[Index(record.stream)];
   last_on_stream_[Index(record.stream)] = op.sequence;
-  if (record.group == kNoGroup) return;
+  if (record.group == run::kNoGroup) return;
   seen.before_in_group = last_in_group_[Index(record.group)];
   last_in_group_[Index(record.group)] = op.sequence;
 }
 
 template <typename Visit>
-void InvariantChecker::ForEachPredecessor(const OpInstance& op, const Seen& seen, Visit visit) {
+void InvariantChecker::ForEachPredecessor(const run::OpInstance& op, const Seen& seen,
+                                          Visit visit) {
   for (int32_t wait : program_.WaitOps(program_.op(op.op).waits)) {
     visit(op.sequence - op.position + wait);
   }
@@ -83,7 +84,7 @@ void InvariantChecker::ForEachPredecessor(const OpInstance& op, const Seen& seen
   if (seen.before_in_group >= 0) visit(seen.before_in_group);
 }
 
-void InvariantChecker::OpStarted(const OpInstance& op, SimTime now) {
+void InvariantChecker::OpStarted(const run::OpInstance& op, SimTime now) {
   Clock(now);
   Seen& seen = At(op.sequence);
   if (seen.state != State::kIssued) Fail(op, "started twice or before it was issued");
@@ -100,10 +101,10 @@ void InvariantChecker::OpStarted(const OpInstance& op, SimTime now) {
   seen.chain = before + program_.op(op.op).device;
 }
 
-void InvariantChecker::OpEnded(const OpInstance& op, SimTime now) {
+void InvariantChecker::OpEnded(const run::OpInstance& op, SimTime now) {
   Clock(now);
   Seen& seen = At(op.sequence);
-  const OpRecord& record = program_.op(op.op);
+  const run::OpRecord& record = program_.op(op.op);
   if (seen.state != State::kRunning) return Fail(op, "ended twice or before it started");
   seen.state = State::kEnded;
   if (now - seen.started != record.device) {
@@ -116,14 +117,15 @@ void InvariantChecker::OpEnded(const OpInstance& op, SimTime now) {
   step.busy[Index(record.stream)] += now - seen.started;
 }
 
-void InvariantChecker::BufferAllocated(BufferId buffer, const OpInstance& op, SimTime now) {
+void InvariantChecker::BufferAllocated(run::BufferId buffer, const run::OpInstance& op,
+                                       SimTime now) {
   Clock(now);
   if (alive_[Index(buffer)]) Fail(op, fmt::format("allocates buffer {} twice", Index(buffer)));
   alive_[Index(buffer)] = true;
   allocated_ += program_.buffer_bytes[Index(buffer)];
 }
 
-void InvariantChecker::BufferFreed(BufferId buffer, const OpInstance& op, SimTime now) {
+void InvariantChecker::BufferFreed(run::BufferId buffer, const run::OpInstance& op, SimTime now) {
   Clock(now);
   if (!alive_[Index(buffer)]) {
     Fail(op, fmt::format("frees buffer {}, which is not alive", Index(buffer)));
@@ -160,7 +162,7 @@ void InvariantChecker::Clock(SimTime now) {
   now_ = std::max(now_, now);
 }
 
-void InvariantChecker::Fail(const OpInstance& op, const std::string& what) {
+void InvariantChecker::Fail(const run::OpInstance& op, const std::string& what) {
   if (!violation_.empty()) return;
   violation_ = fmt::format("step {}, op {} of segment {} (op {} of the run): {}", op.step,
                            op.position, Index(op.segment), op.sequence, what);

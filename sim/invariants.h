@@ -8,8 +8,8 @@
 
 #include "proto/base/status.h"
 #include "proto/base/units.h"
-#include "sim/listener.h"
-#include "sim/program.h"
+#include "proto/run/listener.h"
+#include "proto/run/program.h"
 
 namespace foreshard::sim {
 
@@ -20,20 +20,20 @@ namespace foreshard::sim {
 //   - a buffer is allocated when it is not alive and freed when it is; at the end the bytes
 //     allocated less the bytes freed are the bytes alive;
 //   - a step lasts at least as long as its longest chain of ops and as its busiest stream.
-class InvariantChecker final : public Listener {
+class InvariantChecker final : public run::Listener {
  public:
   // REQUIRES: `program` outlives the checker.
-  explicit InvariantChecker(const Program& program);
+  explicit InvariantChecker(const run::Program& program);
 
   // OK, or kInternal naming the first violation. Call when the run is over.
   Status Verdict();
 
-  void OpBegun(const OpInstance&, SimTime) override;
-  void OpIssued(const OpInstance&, SimTime) override;
-  void OpStarted(const OpInstance&, SimTime) override;
-  void OpEnded(const OpInstance&, SimTime) override;
-  void BufferAllocated(BufferId, const OpInstance&, SimTime) override;
-  void BufferFreed(BufferId, const OpInstance&, SimTime) override;
+  void OpBegun(const run::OpInstance&, SimTime) override;
+  void OpIssued(const run::OpInstance&, SimTime) override;
+  void OpStarted(const run::OpInstance&, SimTime) override;
+  void OpEnded(const run::OpInstance&, SimTime) override;
+  void BufferAllocated(run::BufferId, const run::OpInstance&, SimTime) override;
+  void BufferFreed(run::BufferId, const run::OpInstance&, SimTime) override;
   void StepBegun(int32_t step, SimTime) override;
   void StepEnded(int32_t step, SimTime) override;
 
@@ -57,13 +57,13 @@ class InvariantChecker final : public Listener {
   };
 
   void Clock(SimTime now);
-  void Fail(const OpInstance& op, const std::string& what);
-  void RecordPredecessors(const OpInstance& op, const OpRecord& record, Seen& seen);
+  void Fail(const run::OpInstance& op, const std::string& what);
+  void RecordPredecessors(const run::OpInstance& op, const run::OpRecord& record, Seen& seen);
   template <typename Visit>
-  void ForEachPredecessor(const OpInstance& op, const Seen& seen, Visit visit);
+  void ForEachPredecessor(const run::OpInstance& op, const Seen& seen, Visit visit);
   Seen& At(int64_t sequence);
 
-  const Program& program_;
+  const run::Program& program_;
   std::string violation_;
   SimTime now_{0};
   std::vector<Seen> ops_;  // by sequence

@@ -6,23 +6,22 @@
 #include <vector>
 
 #include "proto/base/check.h"
+#include "proto/base/units_text.h"
 #include "proto/cluster.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
+#include "proto/run/memory_recorder.h"
+#include "proto/run/report_builder.h"
+#include "proto/run/step_meter.h"
+#include "proto/run/unit_meter.h"
 #include "sim/cluster_check.h"
+#include "sim/compile.h"
 #include "sim/cost/roofline.h"
 #include "sim/engine.h"
 #include "sim/invariants.h"
-#include "sim/memory_recorder.h"
-#include "sim/program.h"
-#include "sim/report_builder.h"
-#include "sim/step_meter.h"
-#include "sim/unit_meter.h"
 
 namespace foreshard {
 namespace {
-
-using sim::ProgramId;
 
 // Steady steps of the first attempt; two of them suffice unless queues take longer to settle, which
 // the second attempt allows for.
@@ -39,59 +38,89 @@ Status CheckWorldFits(int world, const pb::Cluster& cluster) {
 }
 
 // The program that every later step runs: `steady`, or the only one.
-ProgramId SteadyProgram(const pb::Plan& plan) {
+run::ProgramId SteadyProgram(const pb::Plan& plan) {
   for (int i = 0; i < plan.programs_size(); ++i) {
-    if (plan.programs(i).name() == "steady") return ProgramId{i};
+    if (plan.programs(i).name() == "steady") return run::ProgramId{i};
   }
-  return ProgramId{plan.programs_size() - 1};
+  return run::ProgramId{plan.programs_size() - 1};
 }
 
 // All programs up to the steady one, once each, and then the steady one again and again.
-std::vector<ProgramId> StepList(ProgramId steady, int steady_steps) {
-  std::vector<ProgramId> steps;
-  for (int i = 0; i < static_cast<int>(steady); ++i) steps.push_back(ProgramId{i});
+std::vector<run::ProgramId> StepList(run::ProgramId steady, int steady_steps) {
+  std::vector<run::ProgramId> steps;
+  for (int i = 0; i < static_cast<int>(steady); ++i) steps.push_back(run::ProgramId{i});
   steps.insert(steps.end(), static_cast<size_t>(steady_steps), steady);
   return steps;
 }
 
-bool LastTwoAgree(const std::vector<sim::StepTime>& steps) {
+bool LastTwoAgree(const std::vector<run::StepTime>& steps) {
   return steps[steps.size() - 1].duration == steps[steps.size() - 2].duration;
 }
 
 struct Run {
-  sim::StepMeter meter;
-  sim::UnitMeter units;
-  sim::MemoryRecorder memory;
-  Run(const pb::Plan& plan, const sim::Program& program, int32_t recorded_steps)
+  run::StepMeter meter;
+  run::UnitMeter units;
+  run::MemoryRecorder memory;
+  Run(const pb::Plan& plan, const run::Program& program, int32_t recorded_steps)
       : meter(program), units(plan, program), memory(plan, program, recorded_steps) {}
 };
 
-void RunSteps(const sim::Program& program, const std::vector<ProgramId>& steps, Run& run) {
+void RunSteps(const run::Program& program, const std::vector<run::ProgramId>& steps, Run& run) {
   sim::InvariantChecker invariants(program);
-  sim::Listener* const listeners[] = {&invariants, &run.memory, &run.meter, &run.units};
+  run::Listener* const listeners[] = {&invariants, &run.memory, &run.meter, &run.units};
   sim::Engine engine(program, listeners);
   engine.Run(steps);
   const Status verdict = invariants.Verdict();
   CHECK(verdict.ok()) << verdict.message();
 }
 
-pb::Report MakeReport(const pb::Plan& plan, const pb::Cluster& cluster, const Run& run,
-                      ProgramId steady) {
-  sim::ReportBuilder builder(plan, cluster);
+run::Hardware HardwareOf(const pb::Plan& plan, const pb::Cluster& cluster) {
+  const pb::Gpu& gpu = cluster.gpu();
+  return {cluster.name(),
+          gpu.name(),
+          cluster.node().gpus(),
+          Bytes(gpu.memory_bytes()),
+          Bytes(gpu.reserve_bytes()),
+          sim::PeakFlops(gpu, run::ComputeType(plan.decisions())).count()};
+}
+
+void AddAssumptions(const pb::Plan& plan, const pb::Cluster& cluster, bool settled,
+                    pb::Report& report) {
+  const pb::Efficiency& efficiency = cluster.gpu().efficiency();
+  report.mutable_assumptions()->CopyFrom(plan.decisions().assumptions());
+  report.add_assumptions(
+      "time: roofline kernels and rings of constant rate, first order, not calibrated");
+  report.add_assumptions(fmt::format(
+      "shares of peak: matrix products {}, attention {}, memory {} (origins in the cluster's file)",
+      efficiency.matmul(), efficiency.attention(), efficiency.memory()));
+  report.add_assumptions(
+      fmt::format("reserve: {} for context, communicators and libraries is declared, not modelled",
+                  FormatBytes(Bytes(cluster.gpu().reserve_bytes()))));
+  report.add_assumptions("peak: what the program allocates, not what an allocator keeps beyond");
+  report.add_assumptions("ranks are identical; communication and compute do not slow each other");
+  if (!settled) {
+    report.add_assumptions("successive steps still differ in time; one of the last is reported");
+  }
+}
+
+pb::Report MakeReport(const pb::Plan& plan, const pb::Cluster& cluster, const run::Program& program,
+                      const Run& run, run::ProgramId steady) {
+  run::ReportBuilder builder(plan, program, HardwareOf(plan, cluster), pb::Report::PREDICTED);
   builder.AddSetup();
   builder.AddMemory(run.memory);
   // The last step but one: what its successor starts early is in its time.
-  const std::vector<sim::StepTime>& steps = run.meter.steps();
+  const std::vector<run::StepTime>& steps = run.meter.steps();
   const size_t reported = steps.size() - 2;
   builder.AddTiming(steps[reported], steady);
   builder.AddUnits(run.units.steps()[reported], steady);
-  builder.AddAssumptions(LastTwoAgree(steps));
-  return builder.Take();
+  pb::Report report = builder.Take();
+  AddAssumptions(plan, cluster, LastTwoAgree(steps), report);
+  return report;
 }
 
 // Runs the steps once more, for others to see.
-void Show(const sim::Program& program, const std::vector<ProgramId>& steps,
-          std::span<sim::Listener* const> watchers) {
+void Show(const run::Program& program, const std::vector<run::ProgramId>& steps,
+          std::span<run::Listener* const> watchers) {
   if (watchers.empty()) return;
   sim::Engine engine(program, watchers);
   engine.Run(steps);
@@ -104,12 +133,12 @@ StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster) 
 }
 
 StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster,
-                              std::span<sim::Listener* const> watchers) {
+                              std::span<run::Listener* const> watchers) {
   RETURN_IF_ERROR(CheckCluster(cluster).At(cluster.name()));
   RETURN_IF_ERROR(CheckWorldFits(plan.mesh().world_size(), cluster));
   const sim::RooflineModel costs(plan, cluster);
-  ASSIGN_OR_RETURN(const sim::Program program, sim::Compile(plan, costs));
-  const ProgramId steady = SteadyProgram(plan);
+  ASSIGN_OR_RETURN(const run::Program program, sim::Compile(plan, costs));
+  const run::ProgramId steady = SteadyProgram(plan);
   // Memory of the first steady step is that of all: the plan's steady rule.
   const int32_t recorded_steps = static_cast<int32_t>(steady) + 1;
   for (const int steady_steps : kSteadySteps) {
@@ -117,7 +146,7 @@ StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster,
     RunSteps(program, StepList(steady, steady_steps), run);
     if (LastTwoAgree(run.meter.steps()) || steady_steps == kSteadySteps[1]) {
       Show(program, StepList(steady, steady_steps), watchers);
-      return MakeReport(plan, cluster, run, steady);
+      return MakeReport(plan, cluster, program, run, steady);
     }
   }
   CHECK(false) << "the last attempt is always reported";

@@ -10,7 +10,7 @@ class Cluster;
 class Plan;
 class Report;
 }  // namespace foreshard::pb
-namespace foreshard::sim {
+namespace foreshard::run {
 class Listener;
 }
 
@@ -23,6 +23,6 @@ StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster);
 
 // The same; `watchers` are told of one run, of the steps that the report is about.
 StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster,
-                              std::span<sim::Listener* const> watchers);
+                              std::span<run::Listener* const> watchers);
 
 }  // namespace foreshard

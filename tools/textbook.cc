@@ -10,7 +10,7 @@
 #include "proto/base/dtype.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
-#include "sim/memory_recorder.h"
+#include "proto/run/memory_recorder.h"
 
 namespace foreshard {
 namespace {
@@ -67,7 +67,7 @@ class PeakFinder {
     }
   }
 
-  bool Managed(int b) const { return sim::IsManaged(category_[static_cast<size_t>(b)]); }
+  bool Managed(int b) const { return run::IsManaged(category_[static_cast<size_t>(b)]); }
   void Add(int b) {
     alive_[static_cast<size_t>(b)] = true;
     if (Managed(b)) bytes_ += plan_.buffers(b).bytes();

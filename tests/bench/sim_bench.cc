@@ -4,10 +4,10 @@
 
 #include <vector>
 
+#include "proto/run/memory_recorder.h"
+#include "proto/run/step_meter.h"
 #include "sim/engine.h"
 #include "sim/invariants.h"
-#include "sim/memory_recorder.h"
-#include "sim/step_meter.h"
 #include "tests/testing/tiny_plan.h"
 
 namespace foreshard::sim {
@@ -49,13 +49,13 @@ TinyPlan BlockPlan() {
   return plan;
 }
 
-void RunOnce(const Program& program, const std::vector<Listener*>& listeners) {
-  const ProgramId steps[] = {ProgramId{0}};
+void RunOnce(const run::Program& program, const std::vector<run::Listener*>& listeners) {
+  const run::ProgramId steps[] = {run::ProgramId{0}};
   benchmark::DoNotOptimize(Engine(program, listeners).Run(steps));
 }
 
 void BM_Engine(benchmark::State& state) {
-  const Program program = BlockPlan().Compiled();
+  const run::Program program = BlockPlan().Compiled();
   for (auto _ : state) RunOnce(program, {});
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(program.ops.size()));
 }
@@ -64,11 +64,11 @@ BENCHMARK(BM_Engine);
 // As Simulate runs it, with everything that watches.
 void BM_EngineWithListeners(benchmark::State& state) {
   const TinyPlan plan = BlockPlan();
-  const Program program = plan.Compiled();
+  const run::Program program = plan.Compiled();
   for (auto _ : state) {
     InvariantChecker invariants(program);
-    MemoryRecorder memory(plan.plan(), program, 1);
-    StepMeter meter(program);
+    run::MemoryRecorder memory(plan.plan(), program, 1);
+    run::StepMeter meter(program);
     RunOnce(program, {&invariants, &memory, &meter});
   }
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(program.ops.size()));

@@ -26,13 +26,13 @@ using testing::IsEmpty;
 constexpr int kDrawnSteps = 3;  // first, steady, steady
 
 // What the engine says of the drawn steps, by stream.
-class Recorder final : public sim::Listener {
+class Recorder final : public run::Listener {
  public:
   explicit Recorder(const pb::Plan& plan)
       : plan_(plan), spans(static_cast<size_t>(plan.streams_size())) {}
 
-  void OpStarted(const sim::OpInstance& op, SimTime at) override { begun_[op.sequence] = at; }
-  void OpEnded(const sim::OpInstance& op, SimTime at) override {
+  void OpStarted(const run::OpInstance& op, SimTime at) override { begun_[op.sequence] = at; }
+  void OpEnded(const run::OpInstance& op, SimTime at) override {
     const SimTime begin = begun_[op.sequence];
     if (op.step >= kDrawnSteps || begin == at) return;
     const int stream = plan_.segments(static_cast<int>(op.segment)).ops(op.position).stream();
@@ -57,7 +57,7 @@ struct Traced {
 Traced TraceOf(const pb::Plan& plan, const pb::Cluster& cluster) {
   Timeline timeline(plan);
   Recorder recorder(plan);
-  sim::Listener* const watchers[] = {&timeline, &recorder};
+  run::Listener* const watchers[] = {&timeline, &recorder};
   Traced traced;
   traced.report = Simulate(plan, cluster, watchers).value();
   traced.bytes = timeline.Take();

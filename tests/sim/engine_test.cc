@@ -166,13 +166,13 @@ TEST(Engine, AStepEndsAfterTheStepsBeforeIt) {
 }
 
 TEST(Engine, BuffersComeBeforeTheIssueAndGoAfterIt) {
-  class Watch final : public Listener {
+  class Watch final : public run::Listener {
    public:
     std::vector<std::pair<int64_t, int>> changes;  // time, +buffer + 1 or -(buffer + 1)
-    void BufferAllocated(BufferId b, const OpInstance&, SimTime now) override {
+    void BufferAllocated(run::BufferId b, const run::OpInstance&, SimTime now) override {
       changes.emplace_back(now.count(), static_cast<int>(b) + 1);
     }
-    void BufferFreed(BufferId b, const OpInstance&, SimTime now) override {
+    void BufferFreed(run::BufferId b, const run::OpInstance&, SimTime now) override {
       changes.emplace_back(now.count(), -static_cast<int>(b) - 1);
     }
   };
@@ -182,10 +182,10 @@ TEST(Engine, BuffersComeBeforeTheIssueAndGoAfterIt) {
   plan.Add({.host = 4, .device = 100, .allocs = {b, a}, .frees = {b}});
   plan.Add({.stream = -1, .frees = {a}});
   plan.AddProgram({{0, 1}});
-  const Program program = plan.Compiled();
+  const run::Program program = plan.Compiled();
   Watch watch;
-  Listener* const listeners[] = {&watch};
-  const ProgramId steps[] = {ProgramId{0}};
+  run::Listener* const listeners[] = {&watch};
+  const run::ProgramId steps[] = {run::ProgramId{0}};
   Engine(program, listeners).Run(steps);
   EXPECT_THAT(watch.changes, ElementsAre(Pair(0, 2), Pair(0, 1), Pair(4, -2), Pair(4, -1)));
 }

@@ -38,10 +38,10 @@ class Player {
   Player& Start(int op, int64_t t) { return checker_.OpStarted(At(op), SimTime(t)), *this; }
   Player& End(int op, int64_t t) { return checker_.OpEnded(At(op), SimTime(t)), *this; }
   Player& Allocate(int op, int64_t t) {
-    return checker_.BufferAllocated(BufferId{0}, At(op), SimTime(t)), *this;
+    return checker_.BufferAllocated(run::BufferId{0}, At(op), SimTime(t)), *this;
   }
   Player& Free(int op, int64_t t) {
-    return checker_.BufferFreed(BufferId{0}, At(op), SimTime(t)), *this;
+    return checker_.BufferFreed(run::BufferId{0}, At(op), SimTime(t)), *this;
   }
   Player& BeginStep(int64_t t) { return checker_.StepBegun(0, SimTime(t)), *this; }
   Player& EndStep(int64_t t) { return checker_.StepEnded(0, SimTime(t)), *this; }
@@ -51,15 +51,15 @@ class Player {
   }
 
  private:
-  static OpInstance At(int op) {
-    OpInstance instance;
+  static run::OpInstance At(int op) {
+    run::OpInstance instance;
     instance.sequence = op;
-    instance.op = OpId{op};
+    instance.op = run::OpId{op};
     instance.position = op;
     return instance;
   }
 
-  Program program_;
+  run::Program program_;
   InvariantChecker checker_;
 };
 

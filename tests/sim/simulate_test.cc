@@ -46,6 +46,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
+#include "sim/compile.h"
 #include "sim/cost/roofline.h"
 #include "tests/testing/parse.h"
 #include "tests/testing/schedule_recorder.h"
@@ -77,7 +78,7 @@ TEST(Simulate, TwoUnitPlanRunsToTheScheduleWorkedOutByHand) {
   const auto plan = ParseOrDie<pb::Plan>(kTwoUnitPlan);
   const auto cluster = ParseOrDie<pb::Cluster>(kRoundCluster);
   const sim::RooflineModel costs(plan, cluster);
-  const sim::Program program = sim::Compile(plan, costs).value();
+  const run::Program program = sim::Compile(plan, costs).value();
   const sim::RecordedRun run = sim::RunRecorded(program, {0, 1, 1});
   EXPECT_TRUE(run.verdict.ok()) << run.verdict.message();
   struct Expected {

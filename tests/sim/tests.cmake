@@ -10,7 +10,4 @@ foreshard_test(sim_cost_test
   SOURCES sim/collective_test.cc sim/roofline_test.cc
   DEPS foreshard_sim)
 foreshard_test(catalogue_test SOURCES sim/catalogue_test.cc DEPS foreshard_sim)
-foreshard_test(memory_replay_test SOURCES sim/memory_replay_test.cc DEPS foreshard_sim_memory)
-foreshard_test(sim_listeners_test
-  SOURCES sim/invariants_test.cc sim/step_meter_test.cc sim/unit_meter_test.cc
-  DEPS foreshard_tiny_plan)
+foreshard_test(invariants_test SOURCES sim/invariants_test.cc DEPS foreshard_tiny_plan)

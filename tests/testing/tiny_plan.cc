@@ -66,7 +66,7 @@ void TinyPlan::AddProgram(const std::vector<std::pair<int, int>>& uses) {
   }
 }
 
-Program TinyPlan::Compiled() const { return Compile(plan_, TinyCosts()).value(); }
+run::Program TinyPlan::Compiled() const { return Compile(plan_, TinyCosts()).value(); }
 
 OpCost TinyCosts::Price(const pb::Op& op) const {
   return {Picoseconds(op.unit()), Picoseconds(op.module())};

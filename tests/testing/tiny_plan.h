@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "proto/plan.pb.h"
+#include "proto/run/program.h"
+#include "sim/compile.h"
 #include "sim/cost/cost_model.h"
-#include "sim/program.h"
 
 namespace foreshard::sim {
 
@@ -39,7 +40,7 @@ class TinyPlan {
   void AddProgram(const std::vector<std::pair<int, int>>& uses);
 
   const pb::Plan& plan() const { return plan_; }
-  Program Compiled() const;
+  run::Program Compiled() const;
 
  private:
   pb::Plan plan_;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "proto/base/dtype.h"
-#include "sim/program.h"
+#include "proto/run/program.h"
 #include "tools/render/names.h"
 
 namespace foreshard {
@@ -69,11 +69,11 @@ std::string Timeline::Take() {
   return trace_.Take();
 }
 
-const pb::Op& Timeline::OpOf(const sim::OpInstance& op) const {
+const pb::Op& Timeline::OpOf(const run::OpInstance& op) const {
   return plan_.segments(static_cast<int>(op.segment)).ops(op.position);
 }
 
-PerfettoTrace::Event Timeline::Describe(const sim::OpInstance& instance,
+PerfettoTrace::Event Timeline::Describe(const run::OpInstance& instance,
                                         const std::string& name) const {
   const pb::Op& op = OpOf(instance);
   PerfettoTrace::Event event;
@@ -90,14 +90,14 @@ PerfettoTrace::Event Timeline::Describe(const sim::OpInstance& instance,
   return event;
 }
 
-std::string Timeline::NameOf(const sim::OpInstance& instance) const {
+std::string Timeline::NameOf(const run::OpInstance& instance) const {
   const pb::Op& op = OpOf(instance);
-  return op.has_compute() ? plan_.kernels(op.compute().kernel()).name() : sim::KindName(op);
+  return op.has_compute() ? plan_.kernels(op.compute().kernel()).name() : run::KindName(op);
 }
 
-void Timeline::OpBegun(const sim::OpInstance&, SimTime at) { begun_ = at; }
+void Timeline::OpBegun(const run::OpInstance&, SimTime at) { begun_ = at; }
 
-void Timeline::OpIssued(const sim::OpInstance& op, SimTime at) {
+void Timeline::OpIssued(const run::OpInstance& op, SimTime at) {
   if (!Drawn(op.step)) return;
   const std::string name = NameOf(op);
   const PerfettoTrace::Event event = Describe(op, name);
@@ -114,12 +114,12 @@ void Timeline::OpIssued(const sim::OpInstance& op, SimTime at) {
   }
 }
 
-void Timeline::OpStarted(const sim::OpInstance& op, SimTime at) {
+void Timeline::OpStarted(const run::OpInstance& op, SimTime at) {
   started_[static_cast<size_t>(OpOf(op).stream())] = at;
 }
 
 // A slice is written when it ends, once it is known to have taken time.
-void Timeline::OpEnded(const sim::OpInstance& instance, SimTime at) {
+void Timeline::OpEnded(const run::OpInstance& instance, SimTime at) {
   const pb::Op& op = OpOf(instance);
   const auto stream = static_cast<size_t>(op.stream());
   if (!Drawn(instance.step) || at == started_[stream]) return;
@@ -137,14 +137,14 @@ void Timeline::OpEnded(const sim::OpInstance& instance, SimTime at) {
   trace_.End(streams_[stream], at);
 }
 
-void Timeline::BufferAllocated(sim::BufferId buffer, const sim::OpInstance& op, SimTime at) {
+void Timeline::BufferAllocated(run::BufferId buffer, const run::OpInstance& op, SimTime at) {
   if (!Drawn(op.step)) return;
   const int index = static_cast<int>(buffer);
   category_[static_cast<size_t>(index)] = plan_.buffers(index).category();
   Change(index, +1, at);
 }
 
-void Timeline::BufferFreed(sim::BufferId buffer, const sim::OpInstance& op, SimTime at) {
+void Timeline::BufferFreed(run::BufferId buffer, const run::OpInstance& op, SimTime at) {
   if (Drawn(op.step)) Change(static_cast<int>(buffer), -1, at);
 }
 

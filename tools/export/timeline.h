@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/plan.pb.h"
-#include "sim/listener.h"
+#include "proto/run/listener.h"
 #include "tools/export/perfetto.h"
 
 namespace foreshard {
@@ -16,19 +16,19 @@ namespace foreshard {
 // it issues ops, one for each stream of the plan, bytes alive in total and by category. Ops that
 // take no time are left out on streams and are instants on the host. Bytes change when the host
 // allocates and frees, so their time is the host's, as in the report.
-class Timeline final : public sim::Listener {
+class Timeline final : public run::Listener {
  public:
   // REQUIRES: `plan` has passed CheckPlan and outlives the timeline.
   explicit Timeline(const pb::Plan& plan);
 
   std::string Take();
 
-  void OpBegun(const sim::OpInstance&, SimTime) override;
-  void OpIssued(const sim::OpInstance&, SimTime) override;
-  void OpStarted(const sim::OpInstance&, SimTime) override;
-  void OpEnded(const sim::OpInstance&, SimTime) override;
-  void BufferAllocated(sim::BufferId, const sim::OpInstance&, SimTime) override;
-  void BufferFreed(sim::BufferId, const sim::OpInstance&, SimTime) override;
+  void OpBegun(const run::OpInstance&, SimTime) override;
+  void OpIssued(const run::OpInstance&, SimTime) override;
+  void OpStarted(const run::OpInstance&, SimTime) override;
+  void OpEnded(const run::OpInstance&, SimTime) override;
+  void BufferAllocated(run::BufferId, const run::OpInstance&, SimTime) override;
+  void BufferFreed(run::BufferId, const run::OpInstance&, SimTime) override;
   void StepEnded(int32_t step, SimTime) override;
 
  private:
@@ -40,10 +40,10 @@ class Timeline final : public sim::Listener {
 
   void AddCounters();
   bool Drawn(int32_t step) const { return step < steps_drawn_; }
-  const pb::Op& OpOf(const sim::OpInstance& op) const;
-  std::string NameOf(const sim::OpInstance& op) const;
+  const pb::Op& OpOf(const run::OpInstance& op) const;
+  std::string NameOf(const run::OpInstance& op) const;
   // `name` must outlive the event.
-  PerfettoTrace::Event Describe(const sim::OpInstance& op, const std::string& name) const;
+  PerfettoTrace::Event Describe(const run::OpInstance& op, const std::string& name) const;
   void Change(int buffer, int sign, SimTime at);
   void FlushCounters();
 

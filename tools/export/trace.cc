@@ -22,7 +22,7 @@ StatusOr<pb::Report> SimulateWithTrace(const pb::Plan& plan, const pb::Cluster& 
                                        const std::string& trace_path) {
   if (trace_path.empty()) return Simulate(plan, cluster);
   Timeline timeline(plan);
-  sim::Listener* const watchers[] = {&timeline};
+  run::Listener* const watchers[] = {&timeline};
   ASSIGN_OR_RETURN(pb::Report report, Simulate(plan, cluster, watchers));
   RETURN_IF_ERROR(AsOutputError(WriteFileAtomically(trace_path, timeline.Take())).At("--trace"));
   return report;

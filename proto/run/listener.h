@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "proto/base/units.h"
-#include "sim/ids.h"
+#include "proto/run/ids.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 // One execution of an op.
 struct OpInstance {
@@ -37,4 +37,4 @@ class Listener {
   virtual void StepEnded(int32_t /*step*/, SimTime) {}
 };
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

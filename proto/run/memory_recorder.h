@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "proto/plan.pb.h"
-#include "sim/listener.h"
-#include "sim/memory/replay.h"
-#include "sim/program.h"
+#include "proto/run/listener.h"
+#include "proto/run/memory_replay.h"
+#include "proto/run/program.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 // Buffers differ by category and by whether they belong to the logits.
 int MemoryClass(pb::Category category, bool logits);
@@ -60,4 +60,4 @@ class MemoryRecorder final : public Listener {
   std::vector<Settlement> settlements_;  // of the plan; few
 };
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

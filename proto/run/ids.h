@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 enum class OpId : int32_t {};      // over all segments: segments one after the other
 enum class StreamId : int32_t {};  // kNoStream for ops that only the host carries out
@@ -21,4 +21,4 @@ constexpr size_t Index(Id id) {
   return static_cast<size_t>(id);
 }
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

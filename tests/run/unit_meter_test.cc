@@ -1,29 +1,29 @@
-#include "sim/unit_meter.h"
+#include "proto/run/unit_meter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "proto/run/step_meter.h"
 #include "sim/engine.h"
-#include "sim/step_meter.h"
 #include "tests/testing/tiny_plan.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 namespace {
 
 struct Measured {
-  std::vector<std::vector<UnitTime>> units;
-  std::vector<StepTime> steps;
+  std::vector<std::vector<run::UnitTime>> units;
+  std::vector<run::StepTime> steps;
 };
 
 // Runs the plan's only segment `count` times. `units` are those of its ops and `owners` those of
-// its buffers; -1 = none. (Ops of a TinyPlan carry their times where a plan has the unit.)
-Measured Measure(const TinyPlan& tiny, const std::vector<int>& units,
+// its buffers; -1 = none. (Ops of a sim::TinyPlan carry their times where a plan has the unit.)
+Measured Measure(const sim::TinyPlan& tiny, const std::vector<int>& units,
                  const std::vector<int>& owners, int count) {
-  TinyPlan timed = tiny;
+  sim::TinyPlan timed = tiny;
   timed.AddProgram({{0, 1}});
-  const Program program = timed.Compiled();
+  const run::Program program = timed.Compiled();
   pb::Plan plan = timed.plan();
   plan.add_units();
   plan.add_units();
@@ -35,17 +35,17 @@ Measured Measure(const TinyPlan& tiny, const std::vector<int>& units,
   for (size_t i = 0; i < owners.size(); ++i) {
     if (owners[i] >= 0) plan.mutable_buffers(static_cast<int>(i))->set_unit(owners[i]);
   }
-  UnitMeter meter(plan, program);
-  StepMeter step_meter(program);
-  Listener* const listeners[] = {&meter, &step_meter};
-  const std::vector<ProgramId> steps(static_cast<size_t>(count), ProgramId{0});
-  Engine(program, listeners).Run(steps);
+  run::UnitMeter meter(plan, program);
+  run::StepMeter step_meter(program);
+  run::Listener* const listeners[] = {&meter, &step_meter};
+  const std::vector<run::ProgramId> steps(static_cast<size_t>(count), run::ProgramId{0});
+  sim::Engine(program, listeners).Run(steps);
   return {meter.steps(), step_meter.steps()};
 }
 
 TEST(UnitMeter, TimesGoToTheUnitOfTheCollective) {
   // Compute 0 to 6; unit 1 gathers 0 to 10, unit 0 from 10 to 13.
-  TinyPlan plan(2, 1);
+  sim::TinyPlan plan(2, 1);
   plan.Add({.stream = 0, .device = 6});
   plan.Add({.stream = 1, .device = 10, .group = 0});
   plan.Add({.stream = 1, .device = 3, .group = 0});
@@ -60,7 +60,7 @@ TEST(UnitMeter, TimesGoToTheUnitOfTheCollective) {
 
 TEST(UnitMeter, SideBySideTheEarlierCollectiveIsTheExposedOne) {
   // Unit 0 gathers 0 to 5 and unit 1 from 0 to 7: the last 2 are unit 1's.
-  TinyPlan plan(3, 2);
+  sim::TinyPlan plan(3, 2);
   plan.Add({.stream = 1, .device = 5, .group = 0});
   plan.Add({.stream = 2, .device = 7, .group = 1});
   const Measured measured = Measure(plan, {0, 1}, {}, 1);
@@ -74,7 +74,7 @@ TEST(UnitMeter, SideBySideTheEarlierCollectiveIsTheExposedOne) {
 TEST(UnitMeter, WhatTheNextStepStartsEarlyCountsWhereItRuns) {
   // Nothing holds the gather back: in step 0 it runs from 0 to 4 and again from 4 to 8, then waits
   // for nothing; compute takes 10 a step. Counts stay with the step that issued them.
-  TinyPlan plan(2, 1);
+  sim::TinyPlan plan(2, 1);
   plan.Add({.stream = 1, .device = 4, .group = 0});
   plan.Add({.stream = 0, .device = 10});
   const Measured measured = Measure(plan, {0, -1}, {}, 2);
@@ -87,7 +87,7 @@ TEST(UnitMeter, WhatTheNextStepStartsEarlyCountsWhereItRuns) {
 
 TEST(UnitMeter, AUnitIsResidentWhileAnyOfItsParametersIs) {
   // Host: 0 to 3, 3 to 5, 5 to 9. The first buffer lives 0 to 5, the second 3 to 9.
-  TinyPlan plan(1, 0);
+  sim::TinyPlan plan(1, 0);
   const int a = plan.Buffer(1, pb::UNSHARDED_PARAM);
   const int b = plan.Buffer(1, pb::UNSHARDED_PARAM);
   const int other = plan.Buffer(1, pb::ACTIVATION);
@@ -102,7 +102,7 @@ TEST(UnitMeter, AUnitIsResidentWhileAnyOfItsParametersIs) {
 
 TEST(UnitMeter, ParametersThatOutliveAStepAreCutAtItsEnd) {
   // Never freed; the host takes 5 a step.
-  TinyPlan plan(1, 0);
+  sim::TinyPlan plan(1, 0);
   const int kept = plan.Buffer(1, pb::UNSHARDED_PARAM, /*resident=*/true);
   plan.Add({.host = 5});
   const auto units = Measure(plan, {-1}, {1}, 3).units;
@@ -112,4 +112,4 @@ TEST(UnitMeter, ParametersThatOutliveAStepAreCutAtItsEnd) {
 }
 
 }  // namespace
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

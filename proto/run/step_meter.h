@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "proto/base/units.h"
-#include "sim/listener.h"
-#include "sim/program.h"
+#include "proto/run/listener.h"
+#include "proto/run/program.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 inline constexpr int kPhases = 5;  // values of pb::Phase
 
@@ -32,6 +32,7 @@ class StepMeter final : public Listener {
   // Steps that have ended, in order.
   const std::vector<StepTime>& steps() const { return steps_; }
 
+  void OpBegun(const OpInstance&, SimTime) override;
   void OpIssued(const OpInstance&, SimTime) override;
   void OpStarted(const OpInstance&, SimTime) override;
   void OpEnded(const OpInstance&, SimTime) override;
@@ -46,6 +47,7 @@ class StepMeter final : public Listener {
   std::vector<StepTime> steps_;
   std::vector<SimTime> host_busy_;  // by step
   StepTime current_;
+  SimTime begun_{0};  // when the host turned to the op that it is issuing
   SimTime now_{0};
   SimTime step_end_{0};
   SimTime compute_end_{0};  // of the last op that ended on a compute stream
@@ -53,4 +55,4 @@ class StepMeter final : public Listener {
   int communicating_ = 0;
 };
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

@@ -1,17 +1,18 @@
-#include "sim/memory_recorder.h"
+#include "proto/run/memory_recorder.h"
 
 #include <array>
 #include <utility>
 
-namespace foreshard::sim {
+namespace foreshard::run {
 namespace {
 
 static_assert(2 * (pb::Category_MAX + 1) <= kMemoryClasses);
 
-MemoryReplay MakeReplay(const pb::Plan& plan) {
+MemoryReplay MakeReplay(const pb::Plan& plan, const Program& program) {
   std::vector<ReplayBuffer> buffers;
-  for (const pb::Buffer& buffer : plan.buffers()) {
-    buffers.push_back({Bytes(buffer.bytes()), MemoryClass(buffer.category(), buffer.logits())});
+  for (int i = 0; i < plan.buffers_size(); ++i) {
+    const pb::Buffer& buffer = plan.buffers(i);
+    buffers.push_back({program.buffer_bytes[i], MemoryClass(buffer.category(), buffer.logits())});
   }
   std::array<bool, kMemoryClasses> managed{};
   for (int c = 0; c < kMemoryClasses; ++c) managed[c] = IsManaged(CategoryOf(c));
@@ -43,7 +44,7 @@ bool IsManaged(pb::Category category) {
 }
 
 MemoryRecorder::MemoryRecorder(const pb::Plan& plan, const Program& program, int32_t steps)
-    : program_(program), recorded_steps_(steps), replay_(MakeReplay(plan)) {
+    : program_(program), recorded_steps_(steps), replay_(MakeReplay(plan, program)) {
   for (int s = 0; s < plan.segments_size(); ++s) {
     const pb::Segment& segment = plan.segments(s);
     for (int i = 0; i < segment.ops_size(); ++i) {
@@ -89,4 +90,4 @@ void MemoryRecorder::BufferFreed(BufferId buffer, const OpInstance& op, SimTime)
 // Closes the last phase; where the host is already in a later one, that one is closed again.
 void MemoryRecorder::StepEnded(int32_t, SimTime) { replay_.Finish(); }
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

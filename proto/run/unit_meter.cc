@@ -1,10 +1,10 @@
-#include "sim/unit_meter.h"
+#include "proto/run/unit_meter.h"
 
 #include <algorithm>
 
 #include "proto/plan.pb.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 UnitMeter::UnitMeter(const pb::Plan& plan, const Program& program)
     : program_(program), alive_(static_cast<size_t>(plan.units_size())) {
@@ -98,4 +98,4 @@ bool UnitMeter::RunsOnCompute(const OpRecord& record) const {
   return record.stream != kNoStream && program_.is_compute_stream[Index(record.stream)];
 }
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

@@ -1,6 +1,4 @@
-#include "sim/report_builder.h"
-
-#include <fmt/core.h>
+#include "proto/run/report_builder.h"
 
 #include <algorithm>
 #include <map>
@@ -8,11 +6,9 @@
 #include <utility>
 
 #include "proto/base/dtype.h"
-#include "proto/base/units_text.h"
-#include "sim/cost/roofline.h"
-#include "sim/program.h"
+#include "proto/run/program.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 namespace {
 
 // What a collective moves, counted on one rank.
@@ -64,22 +60,23 @@ int64_t MicroBatches(const pb::Plan& plan, ProgramId program) {
   return count;
 }
 
-ReportBuilder::ReportBuilder(const pb::Plan& plan, const pb::Cluster& cluster)
-    : plan_(plan), cluster_(cluster) {
+ReportBuilder::ReportBuilder(const pb::Plan& plan, const Program& program, Hardware hardware,
+                             pb::Report::Source source)
+    : plan_(plan), program_(program), hardware_(std::move(hardware)) {
   report_.set_schema_version(1);
   report_.set_tool_version(plan.header().tool_version());
-  report_.set_source(pb::Report::PREDICTED);
+  report_.set_source(source);
 }
 
 void ReportBuilder::AddSetup() {
   pb::Setup& setup = *report_.mutable_setup();
   setup.set_model(plan_.header().model_name());
   setup.set_parameters(plan_.header().parameter_count());
-  setup.set_cluster(cluster_.name());
-  setup.set_gpu(cluster_.gpu().name());
+  setup.set_cluster(hardware_.cluster);
+  setup.set_gpu(hardware_.device);
   setup.set_world_size(plan_.mesh().world_size());
-  for (int left = plan_.mesh().world_size(); left > 0; left -= cluster_.node().gpus()) {
-    setup.add_ranks_per_node(std::min(left, cluster_.node().gpus()));
+  for (int left = plan_.mesh().world_size(); left > 0; left -= hardware_.devices_per_node) {
+    setup.add_ranks_per_node(std::min(left, hardware_.devices_per_node));
   }
   setup.set_units(plan_.units_size());
   setup.set_micro_batch(plan_.decisions().micro_batch());
@@ -115,12 +112,14 @@ void ReportBuilder::AddTiming(const StepTime& step, ProgramId program) {
   const pb::Decisions& decisions = plan_.decisions();
   const double micro_batches = static_cast<double>(MicroBatches(plan_, program));
   timing.set_model_flops_per_step(plan_.header().model_flops() * micro_batches);
-  timing.set_peak_flops_per_second(PeakFlops(cluster_.gpu(), ComputeType(decisions)).count());
+  timing.set_peak_flops_per_second(hardware_.peak_flops_per_second);
   if (const double seconds = Seconds(step.duration).count(); seconds > 0) {
     const double tokens = static_cast<double>(decisions.micro_batch()) *
                           static_cast<double>(decisions.seq()) * micro_batches;
     timing.set_tokens_per_second_per_gpu(tokens / seconds);
-    timing.set_mfu(timing.model_flops_per_step() / seconds / timing.peak_flops_per_second());
+    if (hardware_.peak_flops_per_second > 0) {
+      timing.set_mfu(timing.model_flops_per_step() / seconds / hardware_.peak_flops_per_second);
+    }
   }
   for (int phase = 0; phase < kPhases; ++phase) {
     if (step.phases[phase].count() == 0) continue;
@@ -155,22 +154,4 @@ void ReportBuilder::AddCollectives(ProgramId program) {
   }
 }
 
-void ReportBuilder::AddAssumptions(bool settled) {
-  const pb::Efficiency& efficiency = cluster_.gpu().efficiency();
-  report_.mutable_assumptions()->CopyFrom(plan_.decisions().assumptions());
-  report_.add_assumptions(
-      "time: roofline kernels and rings of constant rate, first order, not calibrated");
-  report_.add_assumptions(fmt::format(
-      "shares of peak: matrix products {}, attention {}, memory {} (origins in the cluster's file)",
-      efficiency.matmul(), efficiency.attention(), efficiency.memory()));
-  report_.add_assumptions(
-      fmt::format("reserve: {} for context, communicators and libraries is declared, not modelled",
-                  FormatBytes(Bytes(cluster_.gpu().reserve_bytes()))));
-  report_.add_assumptions("peak: what the program allocates, not what an allocator keeps beyond");
-  report_.add_assumptions("ranks are identical; communication and compute do not slow each other");
-  if (!settled) {
-    report_.add_assumptions("successive steps still differ in time; one of the last is reported");
-  }
-}
-
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

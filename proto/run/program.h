@@ -1,4 +1,4 @@
-// A plan compiled once into flat tables, so that the engine's inner loop touches no protobuf.
+// A plan as flat tables, so that inner loops touch no protobuf: what the events of a run refer to.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "proto/base/status.h"
 #include "proto/base/units.h"
-#include "sim/cost/cost_model.h"
-#include "sim/ids.h"
+#include "proto/run/ids.h"
 
 namespace foreshard::pb {
+class Buffer;
 class Op;
 class Plan;
 }  // namespace foreshard::pb
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 // A part of one of Program's index arrays.
 struct Range {
@@ -25,8 +24,8 @@ struct Range {
 };
 
 struct OpRecord {
-  SimTime host{0};    // to issue it
-  SimTime device{0};  // to run it
+  SimTime host{0};    // to issue it, as a simulator predicts; 0 where times are measured
+  SimTime device{0};  // to run it, likewise
   StreamId stream = kNoStream;
   GroupId group = kNoGroup;  // collectives of one group run one after the other
   Range waits;               // in wait_ops: positions in the op's own segment
@@ -73,13 +72,13 @@ struct Program {
   }
 };
 
-// REQUIRES: CheckPlan(plan) is OK and `costs` was made for it.
-// Errors: kInvalidArgument when an op or a program takes longer than the clock should have to count
-// (kLongestProgram), or a time is no number.
-inline constexpr Seconds kLongestProgram{100'000};
-StatusOr<Program> Compile(const pb::Plan& plan, const CostModel& costs);
+// The plan on one rank, without times. REQUIRES: CheckPlan(plan) is OK and 0 <= rank < world size.
+Program Flatten(const pb::Plan& plan, int rank = 0);
+
+// Bytes of a buffer on one rank.
+Bytes BytesOn(const pb::Buffer& buffer, int rank);
 
 // The name of an op's kind in files and reports: "compute", "all_gather", ...
 std::string KindName(const pb::Op& op);
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

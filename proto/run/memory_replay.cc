@@ -1,10 +1,10 @@
-#include "sim/memory/replay.h"
+#include "proto/run/memory_replay.h"
 
 #include <utility>
 
 #include "proto/base/check.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 namespace {
 
 void RaiseTo(Bytes bytes, int64_t op, const BytesByClass& by_class, Watermark& mark) {
@@ -104,4 +104,4 @@ void MemoryReplay::Change(int32_t buffer, int sign) {
   changed_since_peak_.push_back(buffer);
 }
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "proto/base/units.h"
-#include "sim/listener.h"
-#include "sim/program.h"
+#include "proto/run/listener.h"
+#include "proto/run/program.h"
 
 namespace foreshard::pb {
 class Plan;
 }
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 // One kind of collective of one unit, between the end of the step before and the end of a step.
 struct CollectiveTime {
@@ -73,4 +73,4 @@ class UnitMeter final : public Listener {
   int computing_ = 0;
 };
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

@@ -8,7 +8,7 @@
 
 #include "proto/base/units.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 inline constexpr int kMemoryClasses = 32;
 inline constexpr int64_t kNoOp = -1;
@@ -82,4 +82,4 @@ class MemoryReplay {
   std::vector<PhaseWatermarks> phases_;
 };
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

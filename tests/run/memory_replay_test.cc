@@ -1,33 +1,33 @@
+#include "proto/run/memory_replay.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "sim/memory/replay.h"
-
-namespace foreshard::sim {
+namespace foreshard::run {
 namespace {
 
 using ::testing::ElementsAre;
 
 // Classes: 0 managed, 1 not. Buffers: 0 of 10, 1 of 20, 2 of 40 (class 1), 3 of 5 (resident).
-MemoryReplay MakeReplay() {
-  std::array<bool, kMemoryClasses> managed{};
+run::MemoryReplay MakeReplay() {
+  std::array<bool, run::kMemoryClasses> managed{};
   managed[0] = true;
-  return MemoryReplay({{Bytes(10), 0}, {Bytes(20), 0}, {Bytes(40), 1}, {Bytes(5), 0}}, managed,
-                      {3});
+  return run::MemoryReplay({{Bytes(10), 0}, {Bytes(20), 0}, {Bytes(40), 1}, {Bytes(5), 0}}, managed,
+                           {3});
 }
 
 TEST(MemoryReplay, ResidentBuffersAreAliveFromTheStart) {
-  const MemoryReplay replay = MakeReplay();
+  const run::MemoryReplay replay = MakeReplay();
   EXPECT_EQ(replay.alive_bytes(), Bytes(5));
   EXPECT_EQ(replay.peak().bytes, Bytes(5));
-  EXPECT_EQ(replay.peak().op, kNoOp);
+  EXPECT_EQ(replay.peak().op, run::kNoOp);
   EXPECT_THAT(replay.AliveAtPeak(), ElementsAre(3));
 }
 
 TEST(MemoryReplay, ThePeakIsTheFirstStrictMaximum) {
-  MemoryReplay replay = MakeReplay();
+  run::MemoryReplay replay = MakeReplay();
   replay.BeginPhase(0);
   replay.Allocate(1, 100);  // 25
   replay.Free(1);           // 5
@@ -38,13 +38,13 @@ TEST(MemoryReplay, ThePeakIsTheFirstStrictMaximum) {
 }
 
 TEST(MemoryReplay, ManagedBytesPeakOnTheirOwn) {
-  MemoryReplay replay = MakeReplay();
+  run::MemoryReplay replay = MakeReplay();
   replay.BeginPhase(0);
   replay.Allocate(1, 100);  // 25, managed 25
   replay.Free(1);
   replay.Allocate(2, 101);  // 45, managed 5
   replay.Allocate(0, 102);  // 55, managed 15
-  const PhaseWatermarks& phase = replay.phases()[0];
+  const run::PhaseWatermarks& phase = replay.phases()[0];
   EXPECT_EQ(phase.peak.bytes, Bytes(55));
   EXPECT_EQ(phase.peak.op, 102);
   EXPECT_EQ(phase.peak.by_class[0], Bytes(15));
@@ -54,7 +54,7 @@ TEST(MemoryReplay, ManagedBytesPeakOnTheirOwn) {
 }
 
 TEST(MemoryReplay, APhaseStartsWithWhatTheOneBeforeLeft) {
-  MemoryReplay replay = MakeReplay();
+  run::MemoryReplay replay = MakeReplay();
   replay.BeginPhase(7);
   replay.Allocate(2, 100);
   replay.BeginPhase(8);
@@ -67,7 +67,7 @@ TEST(MemoryReplay, APhaseStartsWithWhatTheOneBeforeLeft) {
   EXPECT_EQ(replay.phases()[0].end_by_class[1], Bytes(40));
   EXPECT_EQ(replay.phases()[1].start, Bytes(45));
   EXPECT_EQ(replay.phases()[1].peak.bytes, Bytes(45));
-  EXPECT_EQ(replay.phases()[1].peak.op, kNoOp);
+  EXPECT_EQ(replay.phases()[1].peak.op, run::kNoOp);
   EXPECT_EQ(replay.phases()[1].end, Bytes(5));
 }
 
@@ -75,9 +75,9 @@ TEST(MemoryReplay, APhaseStartsWithWhatTheOneBeforeLeft) {
 TEST(MemoryReplay, RandomRunsAgreeWithKeepingEverything) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
-    std::vector<ReplayBuffer> buffers;
+    std::vector<run::ReplayBuffer> buffers;
     for (int i = 0; i < 12; ++i) buffers.push_back({Bytes(static_cast<int64_t>(random() % 5)), 0});
-    MemoryReplay replay(buffers, {}, {0, 1});
+    run::MemoryReplay replay(buffers, {}, {0, 1});
     std::vector<bool> alive(buffers.size(), false);
     alive[0] = alive[1] = true;
     auto total = [&] {
@@ -111,10 +111,10 @@ TEST(MemoryReplay, RandomRunsAgreeWithKeepingEverything) {
 }
 
 TEST(MemoryReplayDeathTest, AllocatingTwiceAndFreeingWhatIsGoneAreBugs) {
-  MemoryReplay replay = MakeReplay();
+  run::MemoryReplay replay = MakeReplay();
   EXPECT_DEATH(replay.Allocate(3, 1), "allocated twice");
   EXPECT_DEATH(replay.Free(0), "not alive");
 }
 
 }  // namespace
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

@@ -4,9 +4,9 @@
 
 #include "proto/base/check.h"
 #include "proto/base/dtype.h"
-#include "sim/report_builder.h"
+#include "proto/run/report_builder.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
 void ReportBuilder::AddUnits(const std::vector<UnitTime>& units, ProgramId program) {
   CHECK_EQ(static_cast<int>(units.size()), plan_.units_size());
@@ -23,10 +23,11 @@ void ReportBuilder::AddUnits(const std::vector<UnitTime>& units, ProgramId progr
     out.set_exposed_reduce_ps(time.reduce.exposed.count());
     out.set_resident_ps(time.resident.count());
   }
-  for (const pb::Buffer& buffer : plan_.buffers()) {
+  for (int b = 0; b < plan_.buffers_size(); ++b) {
+    const pb::Buffer& buffer = plan_.buffers(b);
     if (buffer.category() != pb::SHARDED_PARAM || !buffer.has_unit()) continue;
     pb::UnitReport& out = *report_.mutable_units(buffer.unit());
-    out.set_shard_bytes(out.shard_bytes() + buffer.bytes());
+    out.set_shard_bytes(out.shard_bytes() + program_.buffer_bytes[b].count());
   }
   AddUnitTraffic(program);
 }
@@ -48,4 +49,4 @@ void ReportBuilder::AddUnitTraffic(ProgramId program) {
   }
 }
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "proto/base/check.h"
-#include "sim/report_builder.h"
+#include "proto/run/report_builder.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 namespace {
 
 // Names of the ledger's terms, in the order they are listed.
@@ -102,11 +102,10 @@ void ReportBuilder::AddMemory(const MemoryRecorder& memory) {
 
 void ReportBuilder::AddFit(Bytes peak) {
   pb::Fit& fit = *report_.mutable_fit();
-  const pb::Gpu& gpu = cluster_.gpu();
-  fit.set_capacity_bytes(gpu.memory_bytes());
-  fit.set_reserve_bytes(gpu.reserve_bytes());
+  fit.set_capacity_bytes(hardware_.memory.count());
+  fit.set_reserve_bytes(hardware_.reserve.count());
   fit.set_peak_bytes(peak.count());
-  fit.set_headroom_bytes(gpu.memory_bytes() - gpu.reserve_bytes() - peak.count());
+  fit.set_headroom_bytes((hardware_.memory - hardware_.reserve - peak).count());
   fit.set_fits(fit.headroom_bytes() >= 0);
 }
 
@@ -125,7 +124,7 @@ void ReportBuilder::AddPeak(const MemoryRecorder& memory) {
     group.set_category(category);
     group.set_owner(owner);
     group.set_count(group.count() + 1);
-    group.set_bytes(group.bytes() + buffer.bytes());
+    group.set_bytes(group.bytes() + program_.buffer_bytes[index].count());
   }
   std::vector<pb::LiveGroup> sorted;
   for (const auto& [key, group] : groups) sorted.push_back(group);
@@ -161,4 +160,4 @@ void ReportBuilder::AddPhase(const PhaseWatermarks& phase, const PhaseId& id,
   FillCategories(phase.managed_peak.by_class, true, *out.mutable_managed_peak_by_category());
 }
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

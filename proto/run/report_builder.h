@@ -6,19 +6,29 @@
 #include <utility>
 #include <vector>
 
-#include "proto/cluster.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
-#include "sim/memory_recorder.h"
-#include "sim/step_meter.h"
-#include "sim/unit_meter.h"
+#include "proto/run/memory_recorder.h"
+#include "proto/run/step_meter.h"
+#include "proto/run/unit_meter.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
+
+// What a report says of the hardware; empty and 0 where nothing is known.
+struct Hardware {
+  std::string cluster;
+  std::string device;
+  int devices_per_node = 1;
+  Bytes memory{0};   // of a device
+  Bytes reserve{0};  // of it, for others
+  double peak_flops_per_second = 0;
+};
 
 class ReportBuilder {
  public:
-  // REQUIRES: both outlive the builder.
-  ReportBuilder(const pb::Plan& plan, const pb::Cluster& cluster);
+  // REQUIRES: `plan` and `program`, the same on the rank reported about, outlive the builder.
+  ReportBuilder(const pb::Plan& plan, const Program& program, Hardware hardware,
+                pb::Report::Source source);
 
   void AddSetup();
   // Fit, peak and phases.
@@ -27,8 +37,6 @@ class ReportBuilder {
   void AddTiming(const StepTime& step, ProgramId program);
   // What each unit did in that step: one entry a unit of the plan.
   void AddUnits(const std::vector<UnitTime>& units, ProgramId program);
-  // `settled`: two successive steps took the same time.
-  void AddAssumptions(bool settled);
 
   pb::Report Take() { return std::move(report_); }
 
@@ -42,7 +50,8 @@ class ReportBuilder {
   std::string OwnerOf(const pb::Buffer& buffer, pb::Category category) const;
 
   const pb::Plan& plan_;
-  const pb::Cluster& cluster_;
+  const Program& program_;
+  const Hardware hardware_;
   pb::Report report_;
 };
 
@@ -52,4 +61,4 @@ pb::DType ComputeType(const pb::Decisions& decisions);
 // Micro-batches of one step: how often the program turns to a forward.
 int64_t MicroBatches(const pb::Plan& plan, ProgramId program);
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

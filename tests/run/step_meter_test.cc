@@ -1,4 +1,4 @@
-#include "sim/step_meter.h"
+#include "proto/run/step_meter.h"
 
 #include <gtest/gtest.h>
 
@@ -7,26 +7,26 @@
 #include "sim/engine.h"
 #include "tests/testing/tiny_plan.h"
 
-namespace foreshard::sim {
+namespace foreshard::run {
 namespace {
 
 // Steps of the plan's only segment, run `count` times.
-std::vector<StepTime> Measure(const TinyPlan& tiny, int count) {
-  TinyPlan plan = tiny;
+std::vector<run::StepTime> Measure(const sim::TinyPlan& tiny, int count) {
+  sim::TinyPlan plan = tiny;
   plan.AddProgram({{0, 1}});
-  const Program program = plan.Compiled();
-  StepMeter meter(program);
-  Listener* const listeners[] = {&meter};
-  const std::vector<ProgramId> steps(static_cast<size_t>(count), ProgramId{0});
-  Engine(program, listeners).Run(steps);
+  const run::Program program = plan.Compiled();
+  run::StepMeter meter(program);
+  run::Listener* const listeners[] = {&meter};
+  const std::vector<run::ProgramId> steps(static_cast<size_t>(count), run::ProgramId{0});
+  sim::Engine(program, listeners).Run(steps);
   return meter.steps();
 }
 
 TEST(StepMeter, CommunicationBehindComputeIsNotExposed) {
-  TinyPlan plan(2, 1);
+  sim::TinyPlan plan(2, 1);
   plan.Add({.stream = 0, .device = 10});
   plan.Add({.stream = 1, .device = 4, .group = 0});
-  const StepTime step = Measure(plan, 1)[0];
+  const run::StepTime step = Measure(plan, 1)[0];
   EXPECT_EQ(step.duration, SimTime(10));
   EXPECT_EQ(step.compute_busy, SimTime(10));
   EXPECT_EQ(step.communication_busy, SimTime(4));
@@ -35,29 +35,29 @@ TEST(StepMeter, CommunicationBehindComputeIsNotExposed) {
 
 TEST(StepMeter, WhatComputeDoesNotCoverIsExposed) {
   // Compute 0 to 6, gather 0 to 10, compute 10 to 12.
-  TinyPlan plan(2, 1);
+  sim::TinyPlan plan(2, 1);
   plan.Add({.stream = 0, .device = 6});
   plan.Add({.stream = 1, .device = 10, .group = 0});
   plan.Add({.stream = 0, .device = 2, .waits = {1}});
-  const StepTime step = Measure(plan, 1)[0];
+  const run::StepTime step = Measure(plan, 1)[0];
   EXPECT_EQ(step.duration, SimTime(12));
   EXPECT_EQ(step.compute_busy, SimTime(8));
   EXPECT_EQ(step.exposed_communication, SimTime(4));
 }
 
 TEST(StepMeter, CollectivesSideBySideCountOnce) {
-  TinyPlan plan(3, 2);
+  sim::TinyPlan plan(3, 2);
   plan.Add({.stream = 1, .device = 5, .group = 0});
   plan.Add({.stream = 2, .device = 7, .group = 1});
-  const StepTime step = Measure(plan, 1)[0];
+  const run::StepTime step = Measure(plan, 1)[0];
   EXPECT_EQ(step.communication_busy, SimTime(7));
   EXPECT_EQ(step.exposed_communication, SimTime(7));
 }
 
 TEST(StepMeter, CopiesOnOtherStreamsAreNeither) {
-  TinyPlan plan(2, 1);
+  sim::TinyPlan plan(2, 1);
   plan.Add({.stream = 1, .device = 5});
-  const StepTime step = Measure(plan, 1)[0];
+  const run::StepTime step = Measure(plan, 1)[0];
   EXPECT_EQ(step.duration, SimTime(5));
   EXPECT_EQ(step.compute_busy, SimTime(0));
   EXPECT_EQ(step.communication_busy, SimTime(0));
@@ -65,20 +65,20 @@ TEST(StepMeter, CopiesOnOtherStreamsAreNeither) {
 
 TEST(StepMeter, PhasesAreCountedFromTheEndOfTheOpBefore) {
   // Forward 3; backward waits for a copy until 8, then runs 2.
-  TinyPlan plan(2, 1);
+  sim::TinyPlan plan(2, 1);
   plan.Add({.stream = 0, .device = 3, .phase = pb::FORWARD});
   plan.Add({.stream = 1, .device = 8, .phase = pb::BACKWARD});
   plan.Add({.stream = 0, .device = 2, .waits = {1}, .phase = pb::BACKWARD});
-  const StepTime step = Measure(plan, 1)[0];
+  const run::StepTime step = Measure(plan, 1)[0];
   EXPECT_EQ(step.phases[pb::FORWARD], SimTime(3));
   EXPECT_EQ(step.phases[pb::BACKWARD], SimTime(7));
   EXPECT_EQ(step.phases[pb::OPTIMIZER], SimTime(0));
 }
 
 TEST(StepMeter, StepsAreMeasuredFromEndToEnd) {
-  TinyPlan plan(1, 0);
+  sim::TinyPlan plan(1, 0);
   plan.Add({.host = 2, .device = 5});
-  const std::vector<StepTime> steps = Measure(plan, 3);
+  const std::vector<run::StepTime> steps = Measure(plan, 3);
   EXPECT_EQ(steps[0].duration, SimTime(7));  // the first launch is not hidden
   EXPECT_EQ(steps[1].duration, SimTime(5));
   EXPECT_EQ(steps[2].duration, SimTime(5));
@@ -86,4 +86,4 @@ TEST(StepMeter, StepsAreMeasuredFromEndToEnd) {
 }
 
 }  // namespace
-}  // namespace foreshard::sim
+}  // namespace foreshard::run

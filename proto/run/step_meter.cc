@@ -1,12 +1,12 @@
-#include "sim/step_meter.h"
+#include "proto/run/step_meter.h"
 
 #include <utility>
 
-namespace foreshard::sim {
+namespace foreshard::run {
 
-void StepMeter::OpIssued(const OpInstance& op, SimTime) {
-  host_busy_[op.step] += program_.op(op.op).host;
-}
+void StepMeter::OpBegun(const OpInstance&, SimTime now) { begun_ = now; }
+
+void StepMeter::OpIssued(const OpInstance& op, SimTime now) { host_busy_[op.step] += now - begun_; }
 
 void StepMeter::OpStarted(const OpInstance& op, SimTime now) {
   Advance(now);
@@ -50,4 +50,4 @@ bool StepMeter::RunsOnCompute(const OpRecord& record) const {
   return record.stream != kNoStream && program_.is_compute_stream[Index(record.stream)];
 }
 
-}  // namespace foreshard::sim
+}  // namespace foreshard::run
