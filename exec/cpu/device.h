@@ -1,0 +1,51 @@
+// A device made of host memory and threads, with real arithmetic.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "exec/cpu/kernel.h"
+#include "exec/cpu/memory.h"
+#include "exec/cpu/stream.h"
+#include "exec/device.h"
+
+namespace foreshard::exec {
+
+class CpuDevice final : public Device {
+ public:
+  // `poisons`: bytes are overwritten with NaNs when they get an owner and when they lose it, as
+  // work of the stream. REQUIRES: `plan` and `failure` outlive the device, and FindCpuKernel knows
+  // the plan's kernels.
+  CpuDevice(const PreparedPlan& plan, int streams, bool poisons, FailureFlag& failure);
+  ~CpuDevice() override;
+
+  StatusOr<Block> Allocate(int64_t bytes, int stream) override;
+  void Free(const Block& block, int stream) override;
+  int64_t allocated_bytes() const override { return memory_.allocated_bytes(); }
+  void Run(int stream, const Launch& launch) override;
+  void Wait(int stream, Event* event) override;
+  Event* Record(int stream) override;
+  Status Synchronize(Event* event) override;
+  void Write(int stream, const Block& to, std::span<const std::byte> from) override;
+  void Read(int stream, const Block& from, std::span<std::byte> to) override;
+  void BeginStep() override;
+  int64_t Now() const override;
+
+  void Push(int stream, CpuStream::Task task) { streams_[stream]->Push(std::move(task)); }
+
+ private:
+  void Execute(const Launch& launch) const;
+  void ExecuteKernel(const RunKernel& run, const Launch& launch) const;
+
+  const PreparedPlan& plan_;
+  const bool poisons_;
+  FailureFlag& failure_;
+  CpuMemory memory_;
+  std::vector<CpuKernel> kernels_;  // of the plan's table
+  // Of this step and of the two before it.
+  std::array<std::vector<std::unique_ptr<CpuEvent>>, 3> events_;
+  std::vector<std::unique_ptr<CpuStream>> streams_;  // joined first
+};
+
+}  // namespace foreshard::exec

@@ -1,0 +1,153 @@
+#include "exec/prepare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exec/prepare_parts.h"
+#include "proto/plan.pb.h"
+#include "proto/run/program.h"
+
+namespace foreshard::exec {
+namespace {
+
+TensorView ViewOf(const pb::TensorType& type) {
+  TensorView view;
+  view.dtype = static_cast<DType>(type.dtype());
+  view.dims = type.shape_size();
+  int64_t contiguous = 1;
+  for (int i = view.dims - 1; i >= 0; --i) {
+    view.shape[i] = type.shape(i);
+    view.strides[i] = type.strides_size() > 0 ? type.strides(i) : contiguous;
+    contiguous *= type.shape(i);
+  }
+  return view;
+}
+
+StatusOr<PreparedKernel> PrepareKernel(const pb::Kernel& kernel) {
+  PreparedKernel prepared;
+  prepared.name = kernel.name();
+  for (const auto* types : {&kernel.operands(), &kernel.results()}) {
+    for (const pb::TensorType& type : *types) {
+      if (type.shape_size() > kMaxDims) {
+        return InvalidPlan(fmt::format("kernel {} has a tensor of {} dimensions, {} are the most",
+                                       kernel.name(), type.shape_size(), kMaxDims));
+      }
+      (types == &kernel.operands() ? prepared.in : prepared.out).push_back(ViewOf(type));
+    }
+  }
+  KernelAttributes& a = prepared.attributes;
+  a.scalar = kernel.scalar();
+  a.eps = kernel.eps();
+  a.dim = kernel.dim();
+  a.slice = {kernel.slice().dim(), kernel.slice().start(), kernel.slice().length()};
+  a.attention = {kernel.attention().causal(), kernel.attention().scale(),
+                 kernel.attention().dropout()};
+  return prepared;
+}
+
+template <typename List>
+std::vector<int> Ints(const List& list) {
+  return {list.begin(), list.end()};
+}
+
+void MarkAwaited(PreparedSegment& segment) {
+  std::vector<PreparedOp>& ops = segment.ops;
+  for (const PreparedOp& op : ops) {
+    for (const int wait : op.waits) ops[wait].is_awaited = true;
+    for (const int wait : op.host_waits) ops[wait].is_awaited = true;
+  }
+}
+
+StatusOr<PreparedOp> PrepareOp(const pb::Plan& plan, const ShardMap& shards,
+                               std::span<const int64_t> buffer_bytes, const pb::Op& op) {
+  PreparedOp out;
+  if (op.has_stream()) out.stream = op.stream();
+  out.waits = Ints(op.waits());
+  out.host_waits = Ints(op.host_waits());
+  out.awaited_streams = Ints(op.stream_wait().on());
+  out.allocs = Ints(op.allocs());
+  out.frees = Ints(op.frees());
+  out.in = Ints(op.in());
+  out.out = Ints(op.out());
+  out.scratch = ScratchOf(op);
+  ASSIGN_OR_RETURN(out.work, WorkOf(plan, shards, buffer_bytes, op));
+  if (const auto* gather = std::get_if<GatherSlices>(&out.work)) out.group = gather->group;
+  if (const auto* reduce = std::get_if<ReduceSlices>(&out.work)) out.group = reduce->group;
+  out.writes_loss = plan.has_loss() && std::ranges::find(out.out, plan.loss()) != out.out.end();
+  out.micro_batch = op.micro_batch();
+  if (op.has_random()) out.random = op.random();
+  return out;
+}
+
+}  // namespace
+
+ShardMap::ShardMap(const pb::Plan& plan, int rank)
+    : plan_(plan), ranks_(plan.mesh().shard_size()), shard_rank_(rank % plan.mesh().shard_size()) {}
+
+int64_t ShardMap::numel(int parameter) const {
+  int64_t n = 1;
+  for (const int64_t d : plan_.parameters(parameter).shape()) n *= d;
+  return n;
+}
+
+int64_t ShardMap::padded_numel(int parameter) const {
+  const int64_t rows = plan_.parameters(parameter).shape(0);
+  return (rows + ranks_ - 1) / ranks_ * (numel(parameter) / rows);
+}
+
+int64_t ShardMap::local_numel(int parameter) const {
+  const int64_t padded = padded_numel(parameter);
+  return std::clamp<int64_t>(numel(parameter) - padded * shard_rank_, 0, padded);
+}
+
+DType ShardMap::dtype(int parameter) const {
+  return static_cast<DType>(plan_.parameters(parameter).dtype());
+}
+
+std::vector<int> ShardMap::Trainable(int unit) const {
+  std::vector<int> result;
+  for (const int p : plan_.units(unit).parameters()) {
+    if (!plan_.parameters(p).frozen()) result.push_back(p);
+  }
+  return result;
+}
+
+std::vector<int> ShardMap::Trainable() const {
+  std::vector<int> result;
+  for (int p = 0; p < plan_.parameters_size(); ++p) {
+    if (!plan_.parameters(p).frozen()) result.push_back(p);
+  }
+  return result;
+}
+
+std::string PlaceOf(const pb::Plan& plan, const pb::Segment& segment, int op) {
+  const pb::Op& o = segment.ops(op);
+  std::string what = run::KindName(o);
+  if (o.has_compute()) what += " " + plan.kernels(o.compute().kernel()).name();
+  if (o.has_unit()) what += ", " + plan.units(o.unit()).name();
+  return fmt::format("segment \"{}\" op {} ({})", segment.name(), op, what);
+}
+
+StatusOr<PreparedPlan> Prepare(const pb::Plan& plan, int rank) {
+  const ShardMap shards(plan, rank);
+  PreparedPlan prepared;
+  for (const pb::Kernel& kernel : plan.kernels()) {
+    ASSIGN_OR_RETURN(PreparedKernel row, PrepareKernel(kernel));
+    prepared.kernels.push_back(std::move(row));
+  }
+  ASSIGN_OR_RETURN(prepared.buffer_bytes, DeriveBufferBytes(plan, shards));
+  for (const pb::Segment& segment : plan.segments()) {
+    PreparedSegment& out = prepared.segments.emplace_back();
+    for (int i = 0; i < segment.ops_size(); ++i) {
+      StatusOr<PreparedOp> op = PrepareOp(plan, shards, prepared.buffer_bytes, segment.ops(i));
+      if (!op.ok()) return op.status().At(PlaceOf(plan, segment, i));
+      op.value().place = PlaceOf(plan, segment, i);
+      out.ops.push_back(std::move(op).value());
+    }
+    MarkAwaited(out);
+  }
+  return prepared;
+}
+
+}  // namespace foreshard::exec

@@ -1,0 +1,128 @@
+// A plan made ready to run on one rank: what each op moves and computes, in terms of buffers and
+// elements, with the sizes of all buffers. Nothing in here decides; it translates.
+//
+// Sizes are derived from what kernels, copies, collectives and the optimizer are given (shapes,
+// element counts, dtypes), never from the plan's own byte counts, so that counting them while
+// running tests those.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "exec/cpu/kernel.h"
+#include "proto/base/dtype.h"
+#include "proto/base/status.h"
+
+namespace foreshard::pb {
+class Plan;
+}
+
+namespace foreshard::exec {
+
+// A row of the plan's kernel table. Views have no data yet.
+struct PreparedKernel {
+  std::string name;
+  std::vector<TensorView> in;
+  std::vector<TensorView> out;
+  KernelAttributes attributes;
+};
+
+// ---- what an op does. `in` and `out` below are positions in the op's own lists.
+
+struct RunKernel {
+  int kernel = 0;                   // in PreparedPlan::kernels
+  std::vector<int64_t> in_offsets;  // elements, one for each of `in`
+};
+
+// Elements that move from one buffer to another and change their type on the way.
+struct CopyPiece {
+  int in = 0;  // kZeros: zeros are written
+  int out = 0;
+  int64_t from = 0;  // elements
+  int64_t to = 0;
+  int64_t numel = 0;
+};
+inline constexpr int kZeros = -1;
+
+struct CopyElements {
+  std::vector<DType> from;  // one for each of `in`
+  DType to = DType::kFp32;
+  std::vector<CopyPiece> pieces;
+};
+
+// In place: `out` holds the slices of all ranks, own slice first written.
+struct GatherSlices {
+  int group = 0;
+  int64_t slice = 0;  // elements of one rank
+  DType dtype = DType::kFp32;
+};
+
+// Adds the slices that all ranks hold for this one.
+struct ReduceSlices {
+  int group = 0;
+  int64_t slice = 0;
+  DType dtype = DType::kFp32;
+  bool average = false;
+};
+
+// Zeros the optimizer's state.
+struct ZeroState {};
+
+enum class UpdateRule { kAdamW, kSgd };
+
+// One update of the rank's real elements of every trainable parameter.
+struct UpdateParameters {
+  UpdateRule rule = UpdateRule::kAdamW;
+  bool keeps_roots = false;  // all square roots at once, in the op's scratch
+  double learning_rate = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
+  struct Slice {
+    DType dtype = DType::kFp32;  // of the parameter, its gradient and its state
+    int64_t numel = 0;
+    int gradient = 0;           // in `in`
+    int64_t gradient_from = 0;  // elements
+    int parameter = 0;          // in `out`
+    int state = -1;             // in `out`, the first of its state buffers
+  };
+  std::vector<Slice> slices;
+};
+
+using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices,
+                          ZeroState, UpdateParameters>;
+
+inline constexpr int kNoStream = -1;
+inline constexpr int kNoRandom = -1;
+
+struct PreparedOp {
+  int stream = kNoStream;
+  std::vector<int> waits;            // ops of the segment
+  std::vector<int> host_waits;       // ops of the segment
+  std::vector<int> awaited_streams;  // everything issued on them so far
+  std::vector<int> allocs, frees;    // buffers
+  std::vector<int> in, out;          // buffers
+  std::vector<int> scratch;          // buffers that only this op uses
+  Work work;
+  bool is_awaited = false;  // by a later op of the segment
+  bool writes_loss = false;
+  int group = -1;  // of collectives
+  int micro_batch = 0;
+  int random = kNoRandom;
+  std::string place;  // "step op 17 (copy_out, layers.3)", for messages
+};
+
+struct PreparedSegment {
+  std::vector<PreparedOp> ops;
+};
+
+struct PreparedPlan {
+  std::vector<PreparedKernel> kernels;
+  std::vector<PreparedSegment> segments;
+  std::vector<int64_t> buffer_bytes;  // on this rank
+};
+
+// REQUIRES: CheckPlan(plan) is OK and 0 <= rank < world size. Errors: kInvalidPlan where an op is
+// given a buffer that does not hold what the op reads or writes, or nothing says what one holds.
+StatusOr<PreparedPlan> Prepare(const pb::Plan& plan, int rank);
+
+}  // namespace foreshard::exec

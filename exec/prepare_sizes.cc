@@ -1,0 +1,211 @@
+// How large every buffer is, by what is put into it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exec/prepare_parts.h"
+#include "proto/oplib/rules.h"
+#include "proto/run/program.h"
+
+namespace foreshard::exec {
+namespace {
+
+constexpr int64_t kUnknown = -1;
+
+int64_t Size(pb::DType dtype) { return SizeOf(static_cast<DType>(dtype)); }
+
+class Sizes {
+ public:
+  Sizes(const pb::Plan& plan, const ShardMap& shards)
+      : plan_(plan), shards_(shards), bytes_(plan.buffers_size(), kUnknown) {}
+
+  StatusOr<std::vector<int64_t>> Derive() {
+    RETURN_IF_ERROR(Residents());
+    for (const pb::Segment& segment : plan_.segments()) {
+      for (int i = 0; i < segment.ops_size(); ++i) {
+        RETURN_IF_ERROR(Written(segment.ops(i)).At(PlaceOf(plan_, segment, i)));
+      }
+    }
+    for (const pb::Segment& segment : plan_.segments()) {
+      for (int i = 0; i < segment.ops_size(); ++i) {
+        RETURN_IF_ERROR(AllocatedAreKnown(segment.ops(i)).At(PlaceOf(plan_, segment, i)));
+      }
+    }
+    return std::move(bytes_);
+  }
+
+ private:
+  // What fills a buffer, exactly.
+  Status Fills(int buffer, int64_t bytes) {
+    if (bytes_[buffer] == kUnknown) bytes_[buffer] = bytes;
+    if (bytes_[buffer] == bytes) return OkStatus();
+    return InvalidPlan(
+        fmt::format("fills buffer {} with {} bytes, while another op or table says {}", buffer,
+                    bytes, bytes_[buffer]));
+  }
+
+  Status Residents() {
+    for (int p = 0; p < plan_.parameters_size(); ++p) {
+      RETURN_IF_ERROR(Fills(plan_.parameters(p).sharded_buffer(),
+                            shards_.padded_numel(p) * SizeOf(shards_.dtype(p)))
+                          .At("parameters"));
+    }
+    const auto tensor = [](const auto& row) {
+      pb::TensorType type;
+      *type.mutable_shape() = row.shape();
+      return oplib::NumelOf(type) * Size(row.dtype());
+    };
+    for (const pb::Input& input : plan_.inputs()) {
+      RETURN_IF_ERROR(Fills(input.buffer(), tensor(input)).At("inputs"));
+    }
+    for (const pb::ModuleBuffer& row : plan_.module_buffers()) {
+      RETURN_IF_ERROR(Fills(row.buffer(), tensor(row)).At("module_buffers"));
+    }
+    for (const pb::Workspace& row : plan_.workspaces()) {
+      RETURN_IF_ERROR(Fills(row.buffer(), oplib::LibraryWorkspaceBytes(row.library(), row.arch()))
+                          .At("workspaces"));
+    }
+    for (const int buffer : plan_.resident()) {
+      if (bytes_[buffer] != kUnknown) continue;
+      return InvalidPlan(
+          fmt::format("resident buffer {} is in no table that says what it holds", buffer));
+    }
+    return OkStatus();
+  }
+
+  // A kernel's result may be a part of its buffer; the largest counts.
+  Status KernelResults(const pb::Op& op) {
+    const pb::Kernel& kernel = plan_.kernels(op.compute().kernel());
+    for (int i = 0; i < op.out_size(); ++i) {
+      int64_t& bytes = bytes_[op.out(i)];
+      bytes = std::max(bytes, Extent(kernel.results(i), 0));
+    }
+    for (const int buffer : ScratchOf(op)) {
+      RETURN_IF_ERROR(Fills(buffer, oplib::ScratchBytes(kernel)));
+    }
+    return OkStatus();
+  }
+
+  Status StateOf(const pb::Op& op) {
+    const bool adam = op.optimizer_init().kind() == pb::ADAMW;
+    const int each = adam ? 3 : 1;
+    const std::vector<int> trainable = shards_.Trainable();
+    if (op.out_size() != each * static_cast<int>(trainable.size())) {
+      return InvalidPlan(
+          fmt::format("creates {} buffers of state for {} parameters, expected {} each",
+                      op.out_size(), trainable.size(), each));
+    }
+    int next = 0;
+    for (const int p : trainable) {
+      const int64_t moment = shards_.local_numel(p) * SizeOf(shards_.dtype(p));
+      if (adam) RETURN_IF_ERROR(Fills(op.out(next++), SizeOf(DType::kFp32)));
+      for (int i = 0; i < (adam ? 2 : 1); ++i) RETURN_IF_ERROR(Fills(op.out(next++), moment));
+    }
+    return OkStatus();
+  }
+
+  // One tensor per trainable parameter, of its real elements.
+  Status ScratchOfUpdate(const pb::Op& op) {
+    const std::vector<int> scratch = ScratchOf(op);
+    const std::vector<int> trainable = shards_.Trainable();
+    if (!scratch.empty() && scratch.size() != trainable.size()) {
+      return InvalidPlan(fmt::format("has {} buffers of scratch for {} parameters", scratch.size(),
+                                     trainable.size()));
+    }
+    for (size_t i = 0; i < scratch.size(); ++i) {
+      const int p = trainable[i];
+      RETURN_IF_ERROR(Fills(scratch[i], shards_.local_numel(p) * SizeOf(shards_.dtype(p))));
+    }
+    return OkStatus();
+  }
+
+  Status CopiedOut(const pb::Op& op) {
+    const auto& parameters = plan_.units(op.unit()).parameters();
+    for (int i = 0; i < op.out_size(); ++i) {
+      const int64_t numel = shards_.padded_numel(parameters[i]) * shards_.ranks();
+      RETURN_IF_ERROR(Fills(op.out(i), numel * Size(op.copy_out().dtype())));
+    }
+    return OkStatus();
+  }
+
+  Status Finalized(const pb::Op& op) {
+    if (op.out_size() == 0 || op.out(0) == op.in(0)) return OkStatus();
+    const int64_t numel = bytes_[op.in(0)] / Size(op.grad_finalize().from());
+    return Fills(op.out(0), numel * Size(op.grad_finalize().to()));
+  }
+
+  Status Written(const pb::Op& op) {
+    const auto one = [&](int64_t elems, pb::DType dtype) {
+      return Fills(op.out(0), elems * Size(dtype));
+    };
+    switch (op.kind_case()) {
+      case pb::Op::kCompute:
+        return KernelResults(op);
+      case pb::Op::kCastShard:
+        return one(op.cast_shard().elems(), op.cast_shard().to());
+      case pb::Op::kGatherCopyIn:
+        return one(op.gather_copy_in().elems() * shards_.ranks(), op.gather_copy_in().dtype());
+      case pb::Op::kAllGather:
+        return one(op.all_gather().elems_out(), op.all_gather().dtype());
+      case pb::Op::kCopyOut:
+        return CopiedOut(op);
+      case pb::Op::kLocalGather:
+        return one(op.local_gather().elems(), op.local_gather().dtype());
+      case pb::Op::kReduceCopyIn:
+        return one(op.reduce_copy_in().elems_out(), op.reduce_copy_in().to());
+      case pb::Op::kReduceScatter:
+        return one(op.reduce_scatter().elems_out(), op.reduce_scatter().dtype());
+      case pb::Op::kLocalReduce:
+        return one(op.local_reduce().elems(), op.local_reduce().dtype());
+      case pb::Op::kGradFinalize:
+        return Finalized(op);
+      case pb::Op::kOptimizerInit:
+        return StateOf(op);
+      case pb::Op::kOptimizerStep:
+        return ScratchOfUpdate(op);
+      default:
+        return OkStatus();
+    }
+  }
+
+  Status AllocatedAreKnown(const pb::Op& op) const {
+    for (const int buffer : op.allocs()) {
+      if (bytes_[buffer] != kUnknown) continue;
+      return InvalidPlan(fmt::format("allocates buffer {}, but no op says what it holds", buffer));
+    }
+    return OkStatus();
+  }
+
+  const pb::Plan& plan_;
+  const ShardMap& shards_;
+  std::vector<int64_t> bytes_;
+};
+
+}  // namespace
+
+std::vector<int> ScratchOf(const pb::Op& op) {
+  std::vector<int> scratch;
+  const auto has = [](const auto& list, int b) { return std::ranges::find(list, b) != list.end(); };
+  for (const int b : op.allocs()) {
+    if (has(op.frees(), b) && !has(op.in(), b) && !has(op.out(), b)) scratch.push_back(b);
+  }
+  return scratch;
+}
+
+int64_t Extent(const pb::TensorType& type, int64_t offset) {
+  int64_t last = offset;
+  int64_t contiguous = 1;
+  for (int i = type.shape_size() - 1; i >= 0; --i) {
+    if (type.shape(i) == 0) return 0;
+    const int64_t stride = type.strides_size() > 0 ? type.strides(i) : contiguous;
+    last += (type.shape(i) - 1) * stride;
+    contiguous *= type.shape(i);
+  }
+  return (last + 1) * Size(type.dtype());
+}
+
+StatusOr<std::vector<int64_t>> DeriveBufferBytes(const pb::Plan& plan, const ShardMap& shards) {
+  return Sizes(plan, shards).Derive();
+}
+
+}  // namespace foreshard::exec
