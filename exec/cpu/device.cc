@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "exec/cpu/copies.h"
+#include "exec/cpu/copy_elements.h"
 #include "exec/cpu/sanitizers.h"
 #include "exec/cpu/update.h"
 #include "proto/base/check.h"

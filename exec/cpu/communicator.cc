@@ -1,0 +1,187 @@
+#include "exec/cpu/communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "exec/cpu/copy_elements.h"
+#include "exec/cpu/device.h"
+#include "exec/cpu/sanitizers.h"
+#include "proto/base/check.h"
+
+namespace foreshard::exec {
+namespace {
+
+std::string Describe(const Launch& launch) {
+  const PreparedOp& op = *launch.op;
+  if (const auto* g = std::get_if<GatherSlices>(&op.work)) {
+    return fmt::format("a gather of {} {} a rank at {}", g->slice, Name(g->dtype), op.place);
+  }
+  const auto& r = std::get<ReduceSlices>(op.work);
+  return fmt::format("a {} of {} {} a rank at {}", r.average ? "mean" : "sum", r.slice,
+                     Name(r.dtype), op.place);
+}
+
+// Whether two members mean the same collective.
+bool Agree(const PreparedOp& a, const PreparedOp& b) {
+  if (a.work.index() != b.work.index() || a.place != b.place) return false;
+  if (const auto* g = std::get_if<GatherSlices>(&a.work)) {
+    const auto& other = std::get<GatherSlices>(b.work);
+    return g->slice == other.slice && g->dtype == other.dtype;
+  }
+  const auto& r = std::get<ReduceSlices>(a.work);
+  const auto& other = std::get<ReduceSlices>(b.work);
+  return r.slice == other.slice && r.dtype == other.dtype && r.average == other.average;
+}
+
+// Every rank's slice into this rank's output, where its own stands already.
+void Gather(const GatherSlices& gather, int member, std::span<const Launch* const> all) {
+  const int64_t bytes = gather.slice * SizeOf(gather.dtype);
+  std::byte* out = all[member]->out[0].data;
+  for (int peer = 0; peer < static_cast<int>(all.size()); ++peer) {
+    if (peer == member) continue;
+    const std::byte* theirs = all[peer]->out[0].data + peer * bytes;
+    sanitizers::AnnounceRead(theirs, bytes);
+    sanitizers::AnnounceWrite(out + peer * bytes, bytes);
+    std::memcpy(out + peer * bytes, theirs, bytes);
+  }
+}
+
+// The sum over the ranks in their order, in fp32, divided where a mean is asked for, rounded once.
+void Reduce(const ReduceSlices& reduce, int member, std::span<const Launch* const> all) {
+  constexpr int64_t kChunk = 1024;
+  float sum[kChunk];
+  float addend[kChunk];
+  const int64_t size = SizeOf(reduce.dtype);
+  const auto ranks = static_cast<float>(all.size());
+  for (int64_t begin = 0; begin < reduce.slice; begin += kChunk) {
+    const int64_t n = std::min(kChunk, reduce.slice - begin);
+    for (size_t peer = 0; peer < all.size(); ++peer) {
+      const std::byte* from = all[peer]->in[0].data + (member * reduce.slice + begin) * size;
+      ConvertElements(from, reduce.dtype, peer == 0 ? sum : addend, DType::kFp32, n);
+      for (int64_t i = 0; peer > 0 && i < n; ++i) sum[i] += addend[i];
+    }
+    for (int64_t i = 0; reduce.average && i < n; ++i) sum[i] /= ranks;
+    ConvertElements(sum, DType::kFp32, all[member]->out[0].data + begin * size, reduce.dtype, n);
+  }
+}
+
+}  // namespace
+
+Meeting::Meeting(std::vector<int> ranks, FailureFlag& failure)
+    : ranks_(std::move(ranks)),
+      failure_(failure),
+      launches_(ranks_.size(), nullptr),
+      left_(ranks_.size(), false) {}
+
+// Waits until every member has called it as often as this one.
+bool Meeting::Gather(int member) {
+  const sanitizers::Hidden hidden;
+  std::unique_lock lock(mutex_);
+  const int64_t round = round_;
+  if (++arrived_ == static_cast<int>(ranks_.size())) {
+    arrived_ = 0;
+    ++round_;
+    changed_.notify_all();
+    return true;
+  }
+  while (round_ == round) {
+    if (failure_.IsRaised()) return false;
+    const auto gone = std::ranges::find(left_, true);
+    if (gone != left_.end()) {
+      const int rank = ranks_[static_cast<size_t>(gone - left_.begin())];
+      failure_.Raise(Internal(fmt::format("rank {} ended while rank {} waits for it in {}", rank,
+                                          ranks_[member], Describe(*launches_[member]))));
+      return false;
+    }
+    changed_.wait_for(lock, kFailurePoll);
+  }
+  return true;
+}
+
+bool Meeting::AllAgree(int member) const {
+  const Launch& mine = *launches_[member];
+  for (size_t peer = 0; peer < launches_.size(); ++peer) {
+    const Launch& theirs = *launches_[peer];
+    if (Agree(*theirs.op, *mine.op)) continue;
+    failure_.Raise(Internal(fmt::format("collective mismatch: rank {} brings {}, rank {} {}",
+                                        ranks_[peer], Describe(theirs), ranks_[member],
+                                        Describe(mine))));
+    return false;
+  }
+  return true;
+}
+
+std::vector<const Launch*> Meeting::Begin(int member, const Launch& launch) {
+  {
+    const sanitizers::Hidden hidden;
+    const std::scoped_lock lock(mutex_);
+    launches_[member] = &launch;
+  }
+  sanitizers::Release(&launches_[member]);
+  if (!Gather(member)) return {};
+  for (const auto& entry : launches_) sanitizers::Acquire(&entry);
+  const sanitizers::Hidden hidden;
+  if (!AllAgree(member)) return {};
+  return launches_;
+}
+
+void Meeting::End(int member) {
+  sanitizers::Release(&launches_[member]);
+  if (!Gather(member)) return;
+  for (const auto& entry : launches_) sanitizers::Acquire(&entry);
+}
+
+void Meeting::Leave(int member) {
+  const std::scoped_lock lock(mutex_);
+  left_[member] = true;
+  changed_.notify_all();
+}
+
+CpuWorld::CpuWorld(int ranks, const std::vector<GroupShape>& groups, FailureFlag& failure) {
+  for (const GroupShape& shape : groups) {
+    std::vector<Seat>& seats = seats_.emplace_back(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int member = rank / shape.stride % shape.size;
+      if (member != 0) {
+        seats[rank] = {seats[rank - member * shape.stride].meeting, member};
+        continue;
+      }
+      std::vector<int> members;
+      for (int i = 0; i < shape.size; ++i) members.push_back(rank + i * shape.stride);
+      meetings_.push_back(std::make_unique<Meeting>(std::move(members), failure));
+      seats[rank] = {meetings_.back().get(), 0};
+    }
+  }
+}
+
+void CpuCommunicator::Run(Device& device, int stream, const Launch& launch) {
+  auto& cpu = static_cast<CpuDevice&>(device);
+  const CpuWorld::Seat seat = world_.Find(rank_, launch.op->group);
+  cpu.Push(stream, [&cpu, seat, launch] {
+    if (launch.span != nullptr) launch.span->start = cpu.Now();
+    const std::vector<const Launch*> all = seat.meeting->Begin(seat.member, launch);
+    if (all.empty()) return;
+    if (const auto* gather = std::get_if<GatherSlices>(&launch.op->work)) {
+      Gather(*gather, seat.member, all);
+    } else {
+      for (const Launch* peer : all) {
+        sanitizers::AnnounceRead(peer->in[0].data, peer->in[0].bytes);
+      }
+      sanitizers::AnnounceWrite(launch.out[0].data, launch.out[0].bytes);
+      Reduce(std::get<ReduceSlices>(launch.op->work), seat.member, all);
+    }
+    seat.meeting->End(seat.member);
+    if (launch.span != nullptr) launch.span->end = cpu.Now();
+  });
+}
+
+void CpuCommunicator::Leave() {
+  for (int group = 0; group < world_.groups(); ++group) {
+    const CpuWorld::Seat seat = world_.Find(rank_, group);
+    seat.meeting->Leave(seat.member);
+  }
+}
+
+}  // namespace foreshard::exec

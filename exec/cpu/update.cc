@@ -1,0 +1,141 @@
+#include "exec/cpu/update.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "exec/cpu/copy_elements.h"
+
+namespace foreshard::exec {
+namespace {
+
+constexpr int64_t kChunk = 1024;
+
+// A chunk of one tensor as floats: where it lies if it is fp32, else a converted copy.
+class Chunk {
+ public:
+  Chunk(std::byte* tensor, DType dtype, int64_t begin, int64_t numel)
+      : source_(tensor + begin * SizeOf(dtype)), dtype_(dtype), numel_(numel) {
+    if (dtype == DType::kFp32) return;
+    ConvertElements(source_, dtype, copy_, DType::kFp32, numel);
+  }
+  float* data() { return dtype_ == DType::kFp32 ? reinterpret_cast<float*>(source_) : copy_; }
+  void Store() {
+    if (dtype_ == DType::kFp32) return;
+    ConvertElements(copy_, DType::kFp32, source_, dtype_, numel_);
+  }
+
+ private:
+  std::byte* source_;
+  DType dtype_;
+  int64_t numel_;
+  float copy_[kChunk];
+};
+
+double SumOfSquares(const float* x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += double{x[i]} * double{x[i]};
+  return sum;
+}
+
+// What a step's constants come to after `step` steps.
+struct AdamW {
+  float shrink, lerp, beta2, complement2, root_correction, eps, step_size;
+  AdamW(const UpdateParameters& u, double step)
+      : shrink(static_cast<float>(1 - u.learning_rate * u.weight_decay)),
+        lerp(static_cast<float>(1 - u.beta1)),
+        beta2(static_cast<float>(u.beta2)),
+        complement2(static_cast<float>(1 - u.beta2)),
+        root_correction(static_cast<float>(std::sqrt(1 - std::pow(u.beta2, step)))),
+        eps(static_cast<float>(u.eps)),
+        step_size(static_cast<float>(u.learning_rate / (1 - std::pow(u.beta1, step)))) {}
+};
+
+// `roots` holds the square roots on return.
+void Apply(const AdamW& a, const float* g, float* p, float* m, float* v, float* roots, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    m[i] += (g[i] - m[i]) * a.lerp;
+    v[i] = v[i] * a.beta2 + g[i] * g[i] * a.complement2;
+    roots[i] = std::sqrt(v[i]);
+    p[i] = p[i] * a.shrink - a.step_size * m[i] / (roots[i] / a.root_correction + a.eps);
+  }
+}
+
+void Apply(const UpdateParameters& u, const float* g, float* p, float* momentum, int64_t n) {
+  const auto decay = static_cast<float>(u.weight_decay);
+  const auto keep = static_cast<float>(u.momentum);
+  const auto rate = static_cast<float>(u.learning_rate);
+  for (int64_t i = 0; i < n; ++i) {
+    float d = g[i] + decay * p[i];
+    if (momentum != nullptr) d = momentum[i] = keep * momentum[i] + d;
+    p[i] -= rate * d;
+  }
+}
+
+// The chunk of a slice that begins at element `begin`.
+class SliceUpdate {
+ public:
+  SliceUpdate(const UpdateParameters& update, const UpdateParameters::Slice& slice,
+              std::byte* roots, const Launch& launch)
+      : update_(update), slice_(slice), roots_(roots), launch_(launch) {}
+
+  void Run() {
+    double squares = 0;
+    const bool adam = update_.rule == UpdateRule::kAdamW;
+    double step = 0;
+    if (adam) step = *reinterpret_cast<float*>(State(0)) += 1;
+    const AdamW constants(update_, step);
+    for (int64_t begin = 0; begin < slice_.numel; begin += kChunk) {
+      const int64_t n = std::min(kChunk, slice_.numel - begin);
+      Chunk g(launch_.in[slice_.gradient].data, slice_.dtype, slice_.gradient_from + begin, n);
+      Chunk p(launch_.out[slice_.parameter].data, slice_.dtype, begin, n);
+      squares += SumOfSquares(g.data(), n);
+      if (adam) {
+        RunAdamW(constants, g, p, begin, n);
+      } else {
+        RunSgd(g, p, begin, n);
+      }
+      p.Store();
+    }
+    if (launch_.squared_norm != nullptr) *launch_.squared_norm += squares;
+  }
+
+ private:
+  std::byte* State(int i) const { return launch_.out[slice_.state + i].data; }
+
+  void RunAdamW(const AdamW& constants, Chunk& g, Chunk& p, int64_t begin, int64_t n) {
+    Chunk m(State(1), slice_.dtype, begin, n);
+    Chunk v(State(2), slice_.dtype, begin, n);
+    float roots[kChunk];
+    Apply(constants, g.data(), p.data(), m.data(), v.data(), roots, n);
+    m.Store();
+    v.Store();
+    if (roots_ == nullptr) return;
+    ConvertElements(roots, DType::kFp32, roots_ + begin * SizeOf(slice_.dtype), slice_.dtype, n);
+  }
+
+  void RunSgd(Chunk& g, Chunk& p, int64_t begin, int64_t n) {
+    if (slice_.state < 0) {
+      Apply(update_, g.data(), p.data(), nullptr, n);
+      return;
+    }
+    Chunk momentum(State(0), slice_.dtype, begin, n);
+    Apply(update_, g.data(), p.data(), momentum.data(), n);
+    momentum.Store();
+  }
+
+  const UpdateParameters& update_;
+  const UpdateParameters::Slice& slice_;
+  std::byte* roots_;
+  const Launch& launch_;
+};
+
+}  // namespace
+
+void Update(const UpdateParameters& update, const Launch& launch) {
+  for (size_t i = 0; i < update.slices.size(); ++i) {
+    std::byte* roots = update.keeps_roots ? launch.scratch[i].data : nullptr;
+    SliceUpdate(update, update.slices[i], roots, launch).Run();
+  }
+}
+
+}  // namespace foreshard::exec
