@@ -1,7 +1,10 @@
-// Whole files in and out.
+// Files in and out: whole, or parts of ones that are too large for memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,5 +25,45 @@ StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMax
 // kNotFound when the folder is missing, kInvalidArgument when `path` cannot be written,
 // kUnavailable when the disk fails.
 Status WriteFileAtomically(const std::string& path, std::string_view bytes);
+
+// The same in pieces: nothing is at `path` until Commit.
+class AtomicFileWriter {
+ public:
+  // Errors of Create, Append and Commit are those of WriteFileAtomically.
+  static StatusOr<AtomicFileWriter> Create(const std::string& path);
+  AtomicFileWriter(AtomicFileWriter&&) noexcept;
+  AtomicFileWriter& operator=(AtomicFileWriter&&) noexcept;
+  ~AtomicFileWriter();  // removes the temporary unless it was committed
+
+  Status Append(std::string_view bytes);
+  Status Commit();  // once, last
+
+ private:
+  struct State;
+  explicit AtomicFileWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// An open file that is read in parts. Threads may read at once.
+class RandomAccessFile {
+ public:
+  // kNotFound when there is no such file; kInvalidInput when it is no regular file.
+  static StatusOr<RandomAccessFile> Open(const std::string& path);
+  RandomAccessFile(RandomAccessFile&& other) noexcept;
+  RandomAccessFile& operator=(RandomAccessFile&& other) noexcept;
+  ~RandomAccessFile();
+
+  const std::string& path() const { return path_; }
+  int64_t bytes() const { return bytes_; }  // when it was opened
+
+  // Fills `out` with what stands at `offset`; kInvalidInput when the file ends before.
+  Status ReadAt(int64_t offset, std::span<std::byte> out) const;
+
+ private:
+  RandomAccessFile(std::string path, int fd, int64_t bytes);
+  std::string path_;
+  int fd_ = -1;
+  int64_t bytes_ = 0;
+};
 
 }  // namespace foreshard

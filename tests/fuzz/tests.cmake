@@ -32,3 +32,4 @@ foreshard_fuzz(native_model RUNS 2000
   DEPS foreshard_planner foreshard_plan_check foreshard_model_sources)
 foreshard_fuzz(cluster RUNS 3000 DEPS foreshard_sim)
 foreshard_fuzz(plan RUNS 2000 DEPS foreshard_plan_check foreshard_sim)
+foreshard_fuzz(safetensors RUNS 3000 DEPS foreshard_safetensors)

@@ -113,5 +113,39 @@ TEST_F(FileTest, AFailedWriteKeepsTheOldContentAndNoTemporary) {
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 
+TEST_F(FileTest, PiecesAreAFileOnlyOnceCommitted) {
+  {
+    StatusOr<AtomicFileWriter> writer = AtomicFileWriter::Create(Path("x"));
+    ASSERT_TRUE(writer.ok()) << writer.status().message();
+    ASSERT_TRUE(writer->Append("half").ok());
+    EXPECT_EQ(ReadFile(Path("x")).status().code(), StatusCode::kNotFound);
+  }
+  EXPECT_EQ(FilesInFolder(), 0u);
+  StatusOr<AtomicFileWriter> writer = AtomicFileWriter::Create(Path("x"));
+  ASSERT_TRUE(writer.ok()) << writer.status().message();
+  ASSERT_TRUE(writer->Append("one ").ok() && writer->Append("two").ok() && writer->Commit().ok());
+  EXPECT_EQ(*ReadFile(Path("x")), "one two");
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+TEST_F(FileTest, ReadsPartsOfAFile) {
+  ASSERT_TRUE(WriteFileAtomically(Path("x"), "0123456789").ok());
+  const StatusOr<RandomAccessFile> file = RandomAccessFile::Open(Path("x"));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(file->bytes(), 10);
+  std::string part(3, ' ');
+  ASSERT_TRUE(file->ReadAt(7, std::as_writable_bytes(std::span(part))).ok());
+  EXPECT_EQ(part, "789");
+  const Status past = file->ReadAt(8, std::as_writable_bytes(std::span(part)));
+  EXPECT_EQ(past.code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(past.message(), HasSubstr("/x: ends at byte 10, expected 1 more"));
+}
+
+TEST_F(FileTest, PartsAreReadOfRegularFilesOnly) {
+  EXPECT_EQ(RandomAccessFile::Open(Path("none")).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(RandomAccessFile::Open("/dev/zero").status().code(), StatusCode::kInvalidInput);
+  EXPECT_EQ(RandomAccessFile::Open(folder_.string()).status().code(), StatusCode::kInvalidInput);
+}
+
 }  // namespace
 }  // namespace foreshard

@@ -1,0 +1,51 @@
+// What one rank did and when, for those steps that somebody will ask about.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "exec/device.h"
+#include "proto/run/listener.h"
+#include "proto/run/program.h"
+
+namespace foreshard::exec {
+
+// One op. Times in nanoseconds of the device's clock.
+struct OpLog {
+  run::OpInstance op;
+  int64_t begun = 0;   // the host turned to it, its buffers are allocated
+  int64_t issued = 0;  // it is queued, its frees follow
+  int64_t allocated_bytes = 0;  // by the device's own count, after the frees
+  TimeSpan span;       // of ops that put work on a stream
+};
+
+struct StepLog {
+  int step = 0;
+  int64_t begun = 0;
+  std::deque<OpLog> ops;  // in issue order; they stay where they are
+};
+
+// Keeps the first two and the last two steps of a run.
+class RankLog {
+ public:
+  explicit RankLog(int steps) : steps_(steps) {}
+
+  void BeginStep(int step, int64_t now);
+  // nullptr when this step is not kept.
+  OpLog* AddOp(const run::OpInstance& op, int64_t now);
+  const std::deque<StepLog>& steps() const { return kept_; }
+
+ private:
+  const int steps_;
+  bool keeps_ = false;
+  std::deque<StepLog> kept_;
+};
+
+// Tells the listeners of `steps`, in time order, as if they were steps 0, 1, ... of a run that began
+// with the first of them. REQUIRES: everything has ended.
+void Tell(std::span<const StepLog* const> steps, const run::Program& program,
+          std::span<run::Listener* const> listeners);
+
+}  // namespace foreshard::exec
