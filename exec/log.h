@@ -15,10 +15,10 @@ namespace foreshard::exec {
 // One op. Times in nanoseconds of the device's clock.
 struct OpLog {
   run::OpInstance op;
-  int64_t begun = 0;   // the host turned to it, its buffers are allocated
-  int64_t issued = 0;  // it is queued, its frees follow
+  int64_t begun = 0;            // the host turned to it, its buffers are allocated
+  int64_t issued = 0;           // it is queued, its frees follow
   int64_t allocated_bytes = 0;  // by the device's own count, after the frees
-  TimeSpan span;       // of ops that put work on a stream
+  TimeSpan span;                // of ops that put work on a stream
 };
 
 struct StepLog {
@@ -43,8 +43,8 @@ class RankLog {
   std::deque<StepLog> kept_;
 };
 
-// Tells the listeners of `steps`, in time order, as if they were steps 0, 1, ... of a run that began
-// with the first of them. REQUIRES: everything has ended.
+// Tells the listeners of `steps`, in time order, as if they were steps 0, 1, ... of a run that
+// began with the first of them. REQUIRES: everything has ended.
 void Tell(std::span<const StepLog* const> steps, const run::Program& program,
           std::span<run::Listener* const> listeners);
 

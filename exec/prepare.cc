@@ -75,6 +75,9 @@ StatusOr<PreparedOp> PrepareOp(const pb::Plan& plan, const ShardMap& shards,
   if (const auto* gather = std::get_if<GatherSlices>(&out.work)) out.group = gather->group;
   if (const auto* reduce = std::get_if<ReduceSlices>(&out.work)) out.group = reduce->group;
   out.writes_loss = plan.has_loss() && std::ranges::find(out.out, plan.loss()) != out.out.end();
+  for (const pb::Input& input : plan.inputs()) {
+    out.reads_input |= std::ranges::find(out.in, input.buffer()) != out.in.end();
+  }
   out.micro_batch = op.micro_batch();
   if (op.has_random()) out.random = op.random();
   return out;

@@ -105,6 +105,7 @@ struct PreparedOp {
   Work work;
   bool is_awaited = false;  // by a later op of the segment
   bool writes_loss = false;
+  bool reads_input = false;
   int group = -1;  // of collectives
   int micro_batch = 0;
   int random = kNoRandom;

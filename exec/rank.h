@@ -43,13 +43,19 @@ class RankRunner {
   const RankLog& log() const { return log_; }
 
  private:
-  struct Pending {  // of a step, until it has ended
+  struct Pending {                           // of a step, until it has ended
     std::vector<Event*> ends;                // one a stream
     std::deque<std::vector<std::byte>> fed;  // inputs on their way to the device
     std::deque<std::vector<std::byte>> losses;
     std::vector<DType> loss_types;
     double squared_norm = 0;
     bool has_norm = false;
+  };
+
+  struct GroupEnd {  // of the last collective of a group
+    Event* event = nullptr;
+    int stream = kNoStream;
+    int step = 0;
   };
 
   Status Load();
@@ -65,8 +71,7 @@ class RankRunner {
   void Launch(const PreparedOp& op, TimeSpan* span);
   void ReadLoss(const PreparedOp& op);
   void ReadGradients(const PreparedOp& op);
-  void EndStep();
-  Status Await(int step);
+  Status AwaitOldest();
   Status ReadWeights();
   int StreamOf(int buffer) const { return context_.plan.buffers(buffer).stream(); }
 
@@ -75,10 +80,9 @@ class RankRunner {
   const PreparedPlan& prepared_;
   Device& device_;
   Communicator& communicator_;
-  std::vector<Block> blocks_;          // by buffer; of those that are alive
-  std::vector<Event*> group_ends_;     // of the last collective of each group
-  std::vector<int> group_streams_;     // where it ran
-  std::deque<Pending> pending_;        // steps that may not have ended, oldest first
+  std::vector<Block> blocks_;  // by buffer; of those that are alive
+  std::vector<GroupEnd> group_ends_;
+  std::deque<Pending> pending_;  // steps that may not have ended, oldest first
   int awaited_steps_ = 0;
   int step_ = 0;
   int micro_batch_ = -1;  // that the inputs hold

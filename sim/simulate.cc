@@ -19,6 +19,7 @@
 #include "sim/cost/roofline.h"
 #include "sim/engine.h"
 #include "sim/invariants.h"
+#include "sim/rank_memory.h"
 
 namespace foreshard {
 namespace {
@@ -108,6 +109,7 @@ pb::Report MakeReport(const pb::Plan& plan, const pb::Cluster& cluster, const ru
   run::ReportBuilder builder(plan, program, HardwareOf(plan, cluster), pb::Report::PREDICTED);
   builder.AddSetup();
   builder.AddMemory(run.memory);
+  sim::AddRanks(plan, builder);
   // The last step but one: what its successor starts early is in its time.
   const std::vector<run::StepTime>& steps = run.meter.steps();
   const size_t reported = steps.size() - 2;

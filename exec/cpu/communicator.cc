@@ -105,9 +105,9 @@ bool Meeting::AllAgree(int member) const {
   for (size_t peer = 0; peer < launches_.size(); ++peer) {
     const Launch& theirs = *launches_[peer];
     if (Agree(*theirs.op, *mine.op)) continue;
-    failure_.Raise(Internal(fmt::format("collective mismatch: rank {} brings {}, rank {} {}",
-                                        ranks_[peer], Describe(theirs), ranks_[member],
-                                        Describe(mine))));
+    failure_.Raise(
+        Internal(fmt::format("collective mismatch: rank {} brings {}, rank {} {}", ranks_[peer],
+                             Describe(theirs), ranks_[member], Describe(mine))));
     return false;
   }
   return true;

@@ -33,6 +33,9 @@ class ReportBuilder {
   void AddSetup();
   // Fit, peak and phases.
   void AddMemory(const MemoryRecorder& memory);
+  // Memory of one rank, told apart from those added before if it differs; of `count` ranks at once
+  // that are known to be alike. Ranks come in ascending order.
+  void AddRank(int rank, const MemoryRecorder& memory, int count = 1);
   // Timing of one step of `program`, and its collectives.
   void AddTiming(const StepTime& step, ProgramId program);
   // What each unit did in that step: one entry a unit of the plan.

@@ -160,4 +160,26 @@ void ReportBuilder::AddPhase(const PhaseWatermarks& phase, const PhaseId& id,
   FillCategories(phase.managed_peak.by_class, true, *out.mutable_managed_peak_by_category());
 }
 
+void ReportBuilder::AddRank(int rank, const MemoryRecorder& memory, int count) {
+  const Watermark& mark = memory.replay().peak();
+  pb::RankMemory found;
+  found.set_peak_bytes(mark.bytes.count());
+  if (mark.op != kNoOp) *found.mutable_peak_at() = Refer(memory.OpAt(mark.op));
+  FillCategories(mark.by_class, false, *found.mutable_peak_by_category());
+  if (!memory.replay().phases().empty()) {
+    FillCategories(memory.replay().phases().back().end_by_class, false,
+                   *found.mutable_end_by_category());
+  }
+  for (pb::RankMemory& known : *report_.mutable_ranks()) {
+    found.set_rank(known.rank());
+    found.set_ranks(known.ranks());
+    if (found.SerializeAsString() != known.SerializeAsString()) continue;
+    known.set_ranks(known.ranks() + count);
+    return;
+  }
+  found.set_rank(rank);
+  found.set_ranks(count);
+  *report_.add_ranks() = std::move(found);
+}
+
 }  // namespace foreshard::run

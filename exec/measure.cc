@@ -1,0 +1,122 @@
+#include "exec/measure.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "exec/environment.h"
+#include "proto/run/memory_recorder.h"
+#include "proto/run/report_builder.h"
+#include "proto/run/step_meter.h"
+#include "proto/run/timeline_recorder.h"
+#include "proto/run/unit_meter.h"
+
+namespace foreshard::exec {
+namespace {
+
+using Steps = std::vector<const StepLog*>;
+
+Steps FirstTwo(const RankLog& log) {
+  Steps steps;
+  for (const StepLog& step : log.steps()) {
+    if (step.step < 2) steps.push_back(&step);
+  }
+  return steps;
+}
+
+Steps LastTwo(const RankLog& log) {
+  Steps steps;
+  for (const StepLog& step : log.steps()) steps.push_back(&step);
+  if (steps.size() > 2) steps.erase(steps.begin(), steps.end() - 2);
+  return steps;
+}
+
+// Compares the device's own count with what the events add up to.
+class ByteCheck final : public run::Listener {
+ public:
+  explicit ByteCheck(const run::Program& program) : program_(program) {
+    for (const run::BufferId b : program.resident) alive_ += program.buffer_bytes[Index(b)];
+  }
+  void BufferAllocated(run::BufferId b, const run::OpInstance&, SimTime) override {
+    alive_ += program_.buffer_bytes[Index(b)];
+  }
+  void BufferFreed(run::BufferId b, const run::OpInstance&, SimTime) override {
+    alive_ -= program_.buffer_bytes[Index(b)];
+  }
+  int64_t alive() const { return alive_.count(); }
+
+ private:
+  const run::Program& program_;
+  Bytes alive_{0};
+};
+
+Status CheckBytes(const RankRecord& rank) {
+  ByteCheck check(rank.program);
+  for (const StepLog* step : FirstTwo(*rank.log)) {
+    for (const OpLog& op : step->ops) {
+      const run::OpRecord& record = rank.program.op(op.op.op);
+      for (run::BufferId b : rank.program.Buffers(record.allocs)) {
+        check.BufferAllocated(b, op.op, SimTime(0));
+      }
+      for (run::BufferId b : rank.program.Buffers(record.frees)) {
+        check.BufferFreed(b, op.op, SimTime(0));
+      }
+      if (check.alive() == op.allocated_bytes) continue;
+      return Internal(
+          fmt::format("after op {} of step {} the device holds {} bytes, its buffers {}",
+                      op.op.position, step->step, op.allocated_bytes, check.alive()));
+    }
+  }
+  return OkStatus();
+}
+
+run::Hardware HostAsHardware(const pb::Environment& host) {
+  return {"this machine", host.device(), 1 << 20, Bytes(host.memory_bytes()), Bytes(0), 0};
+}
+
+}  // namespace
+
+StatusOr<pb::Report> Measure(const pb::Plan& plan, std::span<const RankRecord> ranks,
+                             const RunOptions& options) {
+  const RankRecord& shown = ranks[options.report_rank];
+  const pb::Environment host = DescribeHost();
+  run::ReportBuilder builder(plan, shown.program, HostAsHardware(host), pb::Report::MEASURED);
+  builder.AddSetup();
+  pb::Timeline timeline;
+  timeline.set_rank(options.report_rank);
+  run::FillResident(plan, shown.program, timeline);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    RETURN_IF_ERROR(CheckBytes(ranks[r]).At(fmt::format("rank {}", r)));
+    const bool is_shown = static_cast<int>(r) == options.report_rank;
+    const Steps steps = FirstTwo(*ranks[r].log);
+    run::MemoryRecorder memory(plan, ranks[r].program, static_cast<int32_t>(steps.size()));
+    run::TimelineRecorder first(plan, ranks[r].program, {0}, timeline);
+    std::vector<run::Listener*> listeners = {&memory};
+    if (is_shown) listeners.push_back(&first);
+    if (r < options.watchers.size()) {
+      listeners.insert(listeners.end(), options.watchers[r].begin(), options.watchers[r].end());
+    }
+    Tell(steps, ranks[r].program, listeners);
+    builder.AddRank(static_cast<int>(r), memory);
+    if (is_shown) builder.AddMemory(memory);
+  }
+  const Steps steps = LastTwo(*shown.log);
+  const int32_t last = static_cast<int32_t>(steps.size()) - 1;
+  const run::ProgramId program =
+      steps.back()->ops.empty() ? run::ProgramId{0} : steps.back()->ops.front().op.program;
+  run::StepMeter meter(shown.program);
+  run::UnitMeter units(plan, shown.program);
+  run::TimelineRecorder again(plan, shown.program,
+                              last > 0 ? std::vector<int32_t>{last} : std::vector<int32_t>{},
+                              timeline);
+  run::Listener* const listeners[] = {&meter, &units, &again};
+  Tell(steps, shown.program, listeners);
+  builder.AddTiming(meter.steps()[last], program);
+  builder.AddUnits(units.steps()[last], program);
+  pb::Report report = builder.Take();
+  *report.mutable_environment() = host;
+  *report.mutable_timeline() = std::move(timeline);
+  return report;
+}
+
+}  // namespace foreshard::exec

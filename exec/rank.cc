@@ -1,0 +1,269 @@
+#include "exec/rank.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "exec/cpu/copy_elements.h"
+#include "exec/module_buffers.h"
+#include "exec/prepare_parts.h"
+#include "exec/random.h"
+
+namespace foreshard::exec {
+namespace {
+
+// The host goes on to a step while the one before it may still run, not further: so it sees losses
+// in time, and memory for inputs does not pile up.
+constexpr size_t kStepsAhead = 1;
+
+double ToDouble(std::span<const std::byte> bytes, DType dtype) {
+  float value = 0;
+  ConvertElements(bytes.data(), dtype, &value, DType::kFp32, 1);
+  return value;
+}
+
+}  // namespace
+
+RankRunner::RankRunner(const RunContext& context, int rank, const PreparedPlan& prepared,
+                       Device& device, Communicator& communicator)
+    : context_(context),
+      rank_(rank),
+      prepared_(prepared),
+      device_(device),
+      communicator_(communicator),
+      blocks_(prepared.buffer_bytes.size()),
+      group_ends_(context.plan.groups_size()),
+      log_(static_cast<int>(context.programs.size())) {}
+
+Status RankRunner::Run() {
+  RETURN_IF_ERROR(Load());
+  for (int step = 0; step < static_cast<int>(context_.programs.size()); ++step) {
+    if (pending_.size() > kStepsAhead) RETURN_IF_ERROR(AwaitOldest());
+    RETURN_IF_ERROR(RunStep(step));
+  }
+  while (!pending_.empty()) RETURN_IF_ERROR(AwaitOldest());
+  return context_.final_weights != nullptr ? ReadWeights() : OkStatus();
+}
+
+// ---- before the first step
+
+Status RankRunner::Load() {
+  for (const int buffer : context_.plan.resident()) {
+    ASSIGN_OR_RETURN(blocks_[buffer],
+                     device_.Allocate(prepared_.buffer_bytes[buffer], StreamOf(buffer)));
+  }
+  for (int p = 0; p < context_.plan.parameters_size(); ++p) RETURN_IF_ERROR(LoadParameter(p));
+  for (const pb::ModuleBuffer& row : context_.plan.module_buffers()) {
+    RETURN_IF_ERROR(LoadModuleBuffer(row));
+  }
+  return OkStatus();
+}
+
+// The rank's rows, and zeros where it has fewer than others.
+Status RankRunner::LoadParameter(int parameter) {
+  const ShardMap shards(context_.plan, rank_);
+  const int64_t padded = shards.padded_numel(parameter);
+  const int64_t local = shards.local_numel(parameter);
+  const DType dtype = shards.dtype(parameter);
+  std::vector<float> values(local);
+  if (local > 0) {
+    RETURN_IF_ERROR(context_.weights.Fill(parameter, shards.shard_rank() * padded, values));
+  }
+  std::vector<std::byte> bytes(padded * SizeOf(dtype));
+  ConvertElements(values.data(), DType::kFp32, bytes.data(), dtype, local);
+  return WriteNow(context_.plan.parameters(parameter).sharded_buffer(), bytes);
+}
+
+Status RankRunner::LoadModuleBuffer(const pb::ModuleBuffer& row) {
+  std::vector<std::byte> bytes(prepared_.buffer_bytes[row.buffer()]);
+  if (row.has_rotary()) {
+    const auto dtype = static_cast<DType>(row.dtype());
+    const auto numel = static_cast<int64_t>(bytes.size()) / SizeOf(dtype);
+    const std::vector<float> values = Frequencies(row.rotary(), numel);
+    ConvertElements(values.data(), DType::kFp32, bytes.data(), dtype, numel);
+  }
+  return WriteNow(row.buffer(), bytes);
+}
+
+Status RankRunner::WriteNow(int buffer, std::span<const std::byte> bytes) {
+  device_.Write(StreamOf(buffer), blocks_[buffer], bytes);
+  return device_.Synchronize(device_.Record(StreamOf(buffer)));
+}
+
+// ---- a step
+
+Status RankRunner::RunStep(int step) {
+  device_.BeginStep();
+  step_ = step;
+  micro_batch_ = -1;
+  for (GroupEnd& end : group_ends_) {
+    if (end.step + static_cast<int>(kStepsAhead) < step) end.event = nullptr;  // has been awaited
+  }
+  pending_.emplace_back();
+  log_.BeginStep(step, device_.Now());
+  const int program = context_.programs[step];
+  instance_.step = step;
+  instance_.program = run::ProgramId{program};
+  for (const pb::SegmentUse& use : context_.plan.programs(program).uses()) {
+    for (int repetition = 0; repetition < use.repeat(); ++repetition) {
+      RETURN_IF_ERROR(RunSegment(use.segment(), repetition));
+    }
+  }
+  for (int stream = 0; stream < context_.plan.streams_size(); ++stream) {
+    pending_.back().ends.push_back(device_.Record(stream));
+  }
+  return OkStatus();
+}
+
+Status RankRunner::RunSegment(int segment, int repetition) {
+  const PreparedSegment& prepared = prepared_.segments[segment];
+  std::vector<Event*> events(prepared.ops.size(), nullptr);
+  int first = 0;
+  for (int s = 0; s < segment; ++s) first += static_cast<int>(prepared_.segments[s].ops.size());
+  instance_.segment = run::SegmentId{segment};
+  instance_.repetition = repetition;
+  for (size_t i = 0; i < prepared.ops.size(); ++i) {
+    instance_.position = static_cast<int32_t>(i);
+    instance_.op = run::OpId{first + instance_.position};
+    RETURN_IF_ERROR(Issue(prepared.ops[i], events));
+    ++instance_.sequence;
+  }
+  return OkStatus();
+}
+
+Status RankRunner::Issue(const PreparedOp& op, std::vector<Event*>& events) {
+  for (const int wait : op.host_waits) RETURN_IF_ERROR(device_.Synchronize(events[wait]));
+  if (op.reads_input && op.micro_batch != micro_batch_) {
+    RETURN_IF_ERROR(FeedInputs(op.micro_batch));
+  }
+  OpLog* log = log_.AddOp(instance_, device_.Now());
+  for (const int buffer : op.allocs) {
+    ASSIGN_OR_RETURN(blocks_[buffer],
+                     device_.Allocate(prepared_.buffer_bytes[buffer], StreamOf(buffer)));
+  }
+  for (const int wait : op.waits) device_.Wait(op.stream, events[wait]);
+  for (const int stream : op.awaited_streams) device_.Wait(op.stream, device_.Record(stream));
+  if (log != nullptr) log->issued = device_.Now();
+  if (op.stream != kNoStream) {
+    Launch(op, log != nullptr ? &log->span : nullptr);
+    if (op.is_awaited) events[instance_.position] = device_.Record(op.stream);
+  }
+  for (const int buffer : op.frees) device_.Free(blocks_[buffer], StreamOf(buffer));
+  if (log != nullptr) log->allocated_bytes = device_.allocated_bytes();
+  return OkStatus();
+}
+
+void RankRunner::Launch(const PreparedOp& op, TimeSpan* span) {
+  exec::Launch launch;
+  launch.op = &op;
+  launch.span = span;
+  for (const int buffer : op.in) launch.in.push_back(blocks_[buffer]);
+  for (const int buffer : op.out) launch.out.push_back(blocks_[buffer]);
+  for (const int buffer : op.scratch) launch.scratch.push_back(blocks_[buffer]);
+  if (op.random != kNoRandom) {
+    launch.random =
+        RandomKey({context_.seed, static_cast<uint64_t>(step_), static_cast<uint64_t>(rank_),
+                   static_cast<uint64_t>(op.micro_batch), static_cast<uint64_t>(op.random)});
+  }
+  if (std::holds_alternative<UpdateParameters>(op.work)) {
+    ReadGradients(op);
+    launch.squared_norm = &pending_.back().squared_norm;
+    pending_.back().has_norm = true;
+  }
+  if (op.group < 0) {
+    device_.Run(op.stream, launch);
+    if (op.writes_loss) ReadLoss(op);
+    return;
+  }
+  // Collectives of a group run one after the other, whatever their streams.
+  GroupEnd& last = group_ends_[op.group];
+  if (last.stream != op.stream) device_.Wait(op.stream, last.event);
+  communicator_.Run(device_, op.stream, launch);
+  last = {device_.Record(op.stream), op.stream, step_};
+}
+
+// ---- what the host puts in and takes out
+
+Status RankRunner::FeedInputs(int micro_batch) {
+  micro_batch_ = micro_batch;
+  const DataPlace place{step_, rank_, micro_batch};
+  for (int i = 0; i < context_.plan.inputs_size(); ++i) {
+    const pb::Input& input = context_.plan.inputs(i);
+    const auto dtype = static_cast<DType>(input.dtype());
+    std::vector<std::byte>& bytes = pending_.back().fed.emplace_back();
+    bytes.resize(prepared_.buffer_bytes[input.buffer()]);
+    const auto numel = bytes.size() / SizeOf(dtype);
+    if (dtype == DType::kInt64) {
+      std::vector<int64_t> values(numel);
+      RETURN_IF_ERROR(context_.data.Fill(i, place, values));
+      std::memcpy(bytes.data(), values.data(), bytes.size());
+    } else {
+      std::vector<float> values(numel);
+      RETURN_IF_ERROR(context_.data.Fill(i, place, values));
+      ConvertElements(values.data(), DType::kFp32, bytes.data(), dtype,
+                      static_cast<int64_t>(numel));
+    }
+    device_.Write(StreamOf(input.buffer()), blocks_[input.buffer()], bytes);
+  }
+  return OkStatus();
+}
+
+void RankRunner::ReadLoss(const PreparedOp& op) {
+  const auto& kernel = prepared_.kernels[std::get<RunKernel>(op.work).kernel];
+  const auto result = std::ranges::find(op.out, context_.plan.loss()) - op.out.begin();
+  Pending& step = pending_.back();
+  const Block& loss = blocks_[context_.plan.loss()];
+  step.loss_types.push_back(kernel.out[result].dtype);
+  step.losses.emplace_back(loss.bytes);
+  device_.Read(op.stream, loss, step.losses.back());
+}
+
+void RankRunner::ReadGradients(const PreparedOp& op) {
+  const bool is_last = step_ + 1 == static_cast<int>(context_.programs.size());
+  if (context_.last_gradients == nullptr || !is_last) return;
+  const ShardMap shards(context_.plan, rank_);
+  const std::vector<int> trainable = shards.Trainable();
+  const auto& slices = std::get<UpdateParameters>(op.work).slices;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const auto& slice = slices[i];
+    const int64_t size = SizeOf(slice.dtype);
+    const Block& gradient = blocks_[op.in[slice.gradient]];
+    const Block part{gradient.data + slice.gradient_from * size, slice.numel * size};
+    const int64_t first = shards.shard_rank() * shards.padded_numel(trainable[i]) * size;
+    if (part.bytes == 0) continue;
+    device_.Read(op.stream, part,
+                 {(*context_.last_gradients)[i].data() + first, static_cast<size_t>(part.bytes)});
+  }
+}
+
+Status RankRunner::AwaitOldest() {
+  Pending& step = pending_.front();
+  for (Event* end : step.ends) RETURN_IF_ERROR(device_.Synchronize(end));
+  RankStep result;
+  for (size_t i = 0; i < step.losses.size(); ++i) {
+    result.losses.push_back(ToDouble(step.losses[i], step.loss_types[i]));
+  }
+  result.squared_norm = step.squared_norm;
+  result.has_norm = step.has_norm;
+  context_.scoreboard.Put(awaited_steps_++, rank_, std::move(result));
+  pending_.pop_front();
+  return OkStatus();
+}
+
+Status RankRunner::ReadWeights() {
+  const ShardMap shards(context_.plan, rank_);
+  if (rank_ >= shards.ranks()) return OkStatus();  // a replica's shards are the first group's
+  for (int p = 0; p < context_.plan.parameters_size(); ++p) {
+    const int buffer = context_.plan.parameters(p).sharded_buffer();
+    const int64_t size = SizeOf(shards.dtype(p));
+    const Block local{blocks_[buffer].data, shards.local_numel(p) * size};
+    if (local.bytes == 0) continue;
+    const int64_t first = shards.shard_rank() * shards.padded_numel(p) * size;
+    device_.Read(StreamOf(buffer), local,
+                 {(*context_.final_weights)[p].data() + first, static_cast<size_t>(local.bytes)});
+    RETURN_IF_ERROR(device_.Synchronize(device_.Record(StreamOf(buffer))));
+  }
+  return OkStatus();
+}
+
+}  // namespace foreshard::exec

@@ -1,0 +1,105 @@
+#include "proto/run/timeline_recorder.h"
+
+#include <algorithm>
+
+namespace foreshard::run {
+
+TimelineRecorder::TimelineRecorder(const pb::Plan& plan, const Program& program,
+                                   std::vector<int32_t> steps, pb::Timeline& timeline)
+    : plan_(plan), program_(program), steps_(std::move(steps)), timeline_(timeline) {
+  for (const pb::Buffer& buffer : plan.buffers()) category_.push_back(buffer.category());
+}
+
+bool TimelineRecorder::Keeps(int32_t step) const {
+  return std::ranges::find(steps_, step) != steps_.end();
+}
+
+pb::TimelineOp* TimelineRecorder::Find(const OpInstance& op) {
+  const auto found = open_.find(op.sequence);
+  return found == open_.end() ? nullptr : found->second;
+}
+
+void TimelineRecorder::Add(pb::Category category, int64_t bytes, Changes& changes) {
+  if (bytes == 0) return;
+  for (pb::CategoryBytes& entry : changes) {
+    if (entry.category() != category) continue;
+    entry.set_bytes(entry.bytes() + bytes);
+    return;
+  }
+  pb::CategoryBytes& entry = *changes.Add();
+  entry.set_category(category);
+  entry.set_bytes(bytes);
+}
+
+void TimelineRecorder::StepBegun(int32_t step, SimTime now) {
+  if (Keeps(step)) begun_[step] = now;
+}
+
+void TimelineRecorder::OpBegun(const OpInstance& instance, SimTime) {
+  if (!Keeps(instance.step)) return;
+  const pb::Op& op = plan_.segments(static_cast<int>(instance.segment)).ops(instance.position);
+  pb::TimelineOp& row = *timeline_.add_ops();
+  row.set_program(static_cast<int>(instance.program));
+  row.set_segment(static_cast<int>(instance.segment));
+  row.set_repetition(instance.repetition);
+  row.set_op(instance.position);
+  row.set_kind(KindName(op));
+  if (op.has_compute()) row.set_kernel(plan_.kernels(op.compute().kernel()).name());
+  if (op.has_unit()) row.set_unit(plan_.units(op.unit()).name());
+  if (op.has_module()) row.set_module(plan_.modules(op.module()).path());
+  row.set_stream(op.has_stream() ? op.stream() : -1);
+  open_[instance.sequence] = &row;
+}
+
+void TimelineRecorder::OpIssued(const OpInstance& instance, SimTime) {
+  pb::TimelineOp* row = Find(instance);
+  const pb::Op& op = plan_.segments(static_cast<int>(instance.segment)).ops(instance.position);
+  for (const pb::Settle& settle : op.settles()) {
+    pb::Category& category = category_[settle.buffer()];
+    if (row != nullptr) {
+      const int64_t bytes = program_.buffer_bytes[settle.buffer()].count();
+      Add(category, -bytes, *row->mutable_settled());
+      Add(settle.category(), bytes, *row->mutable_settled());
+    }
+    category = settle.category();
+  }
+}
+
+void TimelineRecorder::OpStarted(const OpInstance& op, SimTime now) {
+  if (pb::TimelineOp* row = Find(op)) row->set_start_ps((now - begun_[op.step]).count());
+}
+
+void TimelineRecorder::OpEnded(const OpInstance& op, SimTime now) {
+  if (pb::TimelineOp* row = Find(op)) row->set_end_ps((now - begun_[op.step]).count());
+  open_.erase(op.sequence);
+}
+
+void TimelineRecorder::BufferAllocated(BufferId buffer, const OpInstance& op, SimTime) {
+  category_[Index(buffer)] = plan_.buffers(static_cast<int>(buffer)).category();
+  if (pb::TimelineOp* row = Find(op)) {
+    Add(category_[Index(buffer)], program_.buffer_bytes[Index(buffer)].count(),
+        *row->mutable_allocated());
+  }
+}
+
+// Comes after the op's issue, and for ops without work on a stream ends their entry.
+void TimelineRecorder::BufferFreed(BufferId buffer, const OpInstance& op, SimTime) {
+  if (pb::TimelineOp* row = Find(op)) {
+    Add(category_[Index(buffer)], program_.buffer_bytes[Index(buffer)].count(),
+        *row->mutable_freed());
+  }
+}
+
+void FillResident(const pb::Plan& plan, const Program& program, pb::Timeline& timeline) {
+  std::map<int, int64_t> sums;
+  for (const int buffer : plan.resident()) {
+    sums[plan.buffers(buffer).category()] += program.buffer_bytes[buffer].count();
+  }
+  for (const auto& [category, bytes] : sums) {
+    pb::CategoryBytes& entry = *timeline.add_resident();
+    entry.set_category(static_cast<pb::Category>(category));
+    entry.set_bytes(bytes);
+  }
+}
+
+}  // namespace foreshard::run
