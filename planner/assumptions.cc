@@ -47,6 +47,11 @@ std::vector<std::string> Assumptions(const PlanRequest& r, const StepDecisions& 
       Library(r, d), Precision(d), Step(d), Loss(d),
       fmt::format("kernels: {}, eager; attention {}{}", d.profile->name, d.attention.name,
                   d.attention.reason.empty() ? "" : " (auto: " + d.attention.reason + ")")};
+  if (d.world_size == 1) {
+    out.push_back(
+        "one rank: nothing is sent; parameters and gradients are copied where others gather "
+        "and reduce");
+  }
   if (d.profile->library_workspaces) {
     out.push_back(fmt::format(
         "workspace: {} bytes of cuBLAS on {}, the scratch of attention's backward, nothing else",

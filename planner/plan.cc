@@ -40,10 +40,6 @@ Status CheckSizes(const PlanRequest& r) {
     return InvalidArgument(
         fmt::format("world: {} ranks, expected 1 to {}", r.world_size, kMaxWorld));
   }
-  if (r.world_size == 1) {
-    return InvalidArgument(
-        "world: 1 rank has nothing to shard and is not modelled yet; use 2 or more");
-  }
   if (r.micro_batch < 1) {
     return InvalidArgument(
         fmt::format("micro-batch: {} sequences, expected at least 1", r.micro_batch));

@@ -27,6 +27,7 @@ enum class Data : uint8_t {
 struct Content {
   Data data = Data::kNothing;
   int32_t unit = -1;
+  int32_t parameter = -1;  // of a cast shard: the only one, -1 = all of the unit's
   bool operator==(const Content&) const = default;
 };
 
@@ -137,6 +138,7 @@ class DataWalk {
       case pb::Op::kAllGather:
         return All(op.out(), "writes", pb::AG_OUTPUT);
       case pb::Op::kCopyOut:
+      case pb::Op::kLocalGather:
         return All(op.out(), "writes", pb::UNSHARDED_PARAM);
       case pb::Op::kReduceCopyIn:
         RETURN_IF_ERROR(All(op.in(), "reads", pb::UNSHARDED_GRAD));
@@ -144,6 +146,7 @@ class DataWalk {
       case pb::Op::kGradFinalize:
         return All(op.out().empty() ? op.in() : op.out(), "leaves", pb::SHARDED_GRAD);
       case pb::Op::kReduceScatter:
+      case pb::Op::kLocalReduce:
         if (category(op.out(0)) == pb::SHARDED_GRAD) return OkStatus();
         return All(op.out(), "writes", pb::RS_OUTPUT);
       case pb::Op::kOptimizerInit:
@@ -171,11 +174,10 @@ class DataWalk {
   Status CheckKind(const pb::Op& op) {
     switch (op.kind_case()) {
       case pb::Op::kCastShard:
-        RETURN_IF_ERROR(ReadsShard(op));
-        return Unit(op, Data::kCastShard);
+        return CheckCast(op);
       case pb::Op::kGatherCopyIn:
         RETURN_IF_ERROR(op.in_size() == 1 && content(op.in(0)).data == Data::kCastShard
-                            ? Reads(op, "gather", Data::kCastShard, "its unit's cast shard")
+                            ? ReadsCast(op)
                             : ReadsShard(op));
         return Unit(op, Data::kSlice);
       case pb::Op::kAllGather:
@@ -185,10 +187,14 @@ class DataWalk {
         RETURN_IF_ERROR(Reads(op, "gather", Data::kGathered, "its unit's gather output"));
         RETURN_IF_ERROR(CheckCopiedOut(op));
         return Unit(op, Data::kParameters);
+      case pb::Op::kLocalGather:
+        RETURN_IF_ERROR(CheckLocalGather(op));
+        return Unit(op, Data::kParameters);
       case pb::Op::kReduceCopyIn:
         RETURN_IF_ERROR(ReadsGradients(op));
         return Unit(op, Data::kGradients);
       case pb::Op::kReduceScatter:
+      case pb::Op::kLocalReduce:
         RETURN_IF_ERROR(Reads(op, "reduce", Data::kGradients, "its unit's gradients copied in"));
         RETURN_IF_ERROR(Unit(op, Data::kReduced));
         reduced_[static_cast<size_t>(op.unit())] = true;
@@ -219,6 +225,46 @@ class DataWalk {
     return Broken(
         rule, fmt::format("reads {}, expected {} alone",
                           op.in().empty() ? "nothing" : fmt::format("buffer {}", op.in(0)), what));
+  }
+
+  // The parameter of the unit that this is the shard of, or -1.
+  int32_t ParameterOf(const pb::Op& op, int32_t buffer) const {
+    for (const int32_t p : plan_.units(op.unit()).parameters()) {
+      if (plan_.parameters(p).sharded_buffer() == buffer) return p;
+    }
+    return -1;
+  }
+
+  // Of all of the unit, or in a group of one rank of one parameter.
+  Status CheckCast(const pb::Op& op) {
+    int32_t only = -1;
+    if (plan_.mesh().shard_size() == 1 && op.in_size() == 1) only = ParameterOf(op, op.in(0));
+    if (only < 0 || plan_.units(op.unit()).parameters_size() == 1) RETURN_IF_ERROR(ReadsShard(op));
+    for (const int32_t b : op.out()) content(b) = {Data::kCastShard, op.unit(), only};
+    return OkStatus();
+  }
+
+  // The cast of a unit's only parameter is the cast of the unit.
+  Status ReadsCast(const pb::Op& op) {
+    const Content& in = content(op.in(0));
+    const bool only = in.unit == op.unit() && plan_.units(op.unit()).parameters_size() == 1;
+    return only ? OkStatus() : Reads(op, "gather", Data::kCastShard, "its unit's cast shard");
+  }
+
+  Status CheckLocalGather(const pb::Op& op) {
+    const Content& in = content(op.in(0));
+    const bool cast = in.data == Data::kCastShard && in.unit == op.unit();
+    const int32_t parameter = cast ? in.parameter : ParameterOf(op, op.in(0));
+    if (parameter >= 0) {
+      const int64_t elems = plan_.parameters(parameter).padded_shard_numel();
+      if (elems == op.local_gather().elems()) return OkStatus();
+      return Broken("collective", fmt::format("moves {} elements, parameter \"{}\" has {}",
+                                              op.local_gather().elems(),
+                                              plan_.parameters(parameter).path(), elems));
+    }
+    return Broken("gather", fmt::format("reads buffer {}, neither the shard of a parameter of its "
+                                        "unit nor a cast of one",
+                                        op.in(0)));
   }
 
   Status ReadsShard(const pb::Op& op) {
@@ -264,8 +310,8 @@ class DataWalk {
       if (category(b) != pb::UNSHARDED_PARAM) continue;
       const pb::Buffer& buffer = plan_.buffers(b);
       if (buffer.has_unit() && content(b) == Content{Data::kParameters, buffer.unit()}) continue;
-      return Broken("gather", fmt::format("reads buffer {}, which no copy_out of its unit has "
-                                          "written last",
+      return Broken("gather", fmt::format("reads buffer {}, which no copy_out or local_gather of "
+                                          "its unit has written last",
                                           b));
     }
     return OkStatus();

@@ -134,8 +134,9 @@ class Walk {
     const pb::Op& op = segment.ops(index);
     backward_ = backward_ || op.phase() == pb::BACKWARD;
     if (!op.has_unit()) return OkStatus();
-    if (op.has_all_gather()) gathered_.insert(op.unit());
-    if (op.has_reduce_scatter() && !reduced_.insert({op.unit(), op.micro_batch()}).second) {
+    if (op.has_all_gather() || op.has_local_gather()) gathered_.insert(op.unit());
+    const bool reduces = op.has_reduce_scatter() || op.has_local_reduce();
+    if (reduces && !reduced_.insert({op.unit(), op.micro_batch()}).second) {
       return plan_check::Broken("reduce", OpPlace(plan_, segment, index),
                                 fmt::format("unit \"{}\" is reduced twice (program \"{}\")",
                                             plan_.units(op.unit()).name(), program_));

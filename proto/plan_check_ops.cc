@@ -88,6 +88,8 @@ bool MovesUnit(const pb::Op& op) {
     case pb::Op::kReduceCopyIn:
     case pb::Op::kReduceScatter:
     case pb::Op::kGradFinalize:
+    case pb::Op::kLocalGather:
+    case pb::Op::kLocalReduce:
       return true;
     default:
       return false;
@@ -177,6 +179,18 @@ Status CheckReduceScatter(const OpContext& c) {
   ASSIGN_OR_RETURN(const int64_t part, SizeIn(c, reduce.elems_out(), reduce.dtype()));
   RETURN_IF_ERROR(Whole(c, c.op().in(0), whole));
   return Whole(c, c.op().out(0), part);
+}
+
+// Both copy one whole buffer into another.
+Status CheckLocalCopy(const OpContext& c, std::string_view rule, int64_t elems, pb::DType dtype) {
+  if (c.plan.mesh().shard_size() != 1) {
+    return c.Broken(rule, fmt::format("is for groups of one rank, this one has {}",
+                                      c.plan.mesh().shard_size()));
+  }
+  RETURN_IF_ERROR(OneEach(c));
+  ASSIGN_OR_RETURN(const int64_t bytes, SizeIn(c, elems, dtype));
+  RETURN_IF_ERROR(Whole(c, c.op().in(0), bytes));
+  return Whole(c, c.op().out(0), bytes);
 }
 
 // The gradients that a reduction collects may differ in dtype.
@@ -302,6 +316,10 @@ Status CheckKind(const OpContext& c) {
       return CheckAllGather(c);
     case pb::Op::kReduceScatter:
       return CheckReduceScatter(c);
+    case pb::Op::kLocalGather:
+      return CheckLocalCopy(c, "gather", op.local_gather().elems(), op.local_gather().dtype());
+    case pb::Op::kLocalReduce:
+      return CheckLocalCopy(c, "reduce", op.local_reduce().elems(), op.local_reduce().dtype());
     case pb::Op::kStreamWait:
       return CheckIndices(c, "waits for stream", op.stream_wait().on(), c.plan.streams_size());
     case pb::Op::kGradFinalize:

@@ -136,7 +136,7 @@ void FillForms(const pb::Plan& plan, pb::Textbook& t) {
   t.set_parameters(parameters);
   t.set_unit_parameters(unit == nullptr ? 0 : unit->numel());
   t.set_ranks(ranks);
-  t.set_gathered_ahead(plan.units_size() > 1 ? 1 : 0);
+  t.set_gathered_ahead(plan.units_size() > 1 && ranks > 1 ? 1 : 0);  // one rank gathers nothing
   t.set_replicated_bytes(Times(parameters, 16));
   t.set_persistent_bytes(Share(parameters, 16, ranks));
   t.set_transient_bytes(Times(t.unit_parameters(), 2 * (1 + t.gathered_ahead())));

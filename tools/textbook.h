@@ -18,7 +18,7 @@ namespace foreshard {
 //   3 x 2 P    payload of two gathers and a reduction; 2 x 2 P for the all-reduce of replicas
 //   x (N-1)/N  what a rank sends of either in a ring
 // U is the largest unit among those that are freed after forward and gathered again in backward;
-// the largest of all when none is. `ahead` is 1, or 0 when there is only one unit.
+// the largest of all when none is. `ahead` is 1, or 0 when there is only one unit or one rank.
 //
 // `difference` goes from 16 P / N + 2 U (1 + ahead) to `managed_peak_bytes`, the highest moment of
 // the program `steady` in what the sharding itself holds. It sums to the byte, and each term is

@@ -35,6 +35,7 @@ Fsdp2::Fsdp2(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& uni
 
 void Fsdp2::BeginForward() {
   builder_.SetUnit(-1);
+  if (IsAlone()) return;  // nothing will run on the streams that would wait
   // The gathers must see what the optimizer wrote.
   for (StreamId stream : {sharding_.streams.copy_in, sharding_.streams.gather}) {
     pb::Op& op = builder_.Issue(stream, {}, {});
@@ -66,8 +67,20 @@ void Fsdp2::AfterForward(int unit, std::span<Tensor* const> results) {
   if (units_[unit].is_root) DropHeldGather();
 }
 
+// The shards in the compute dtype; dropped by the caller.
+BufferId Fsdp2::Cast(std::span<const BufferId> shards, int64_t elems, StreamId stream) {
+  const BufferId cast = builder_.Allocate(elems * SizeOf(sharding_.compute), pb::CAST, stream);
+  pb::CastShard& op = *builder_.Issue(stream, shards, std::span(&cast, 1)).mutable_cast_shard();
+  op.set_elems(elems);
+  op.set_from(ToProto(sharding_.original));
+  op.set_to(ToProto(sharding_.compute));
+  return cast;
+}
+
 void Fsdp2::Gather(int unit, pb::AllGather::Reason reason) {
   UnitState& s = states_[unit];
+  s.pending = true;
+  if (IsAlone()) return;
   const UnitLayout& layout = layouts_[unit];
   const Streams& streams = sharding_.streams;
   builder_.SetUnit(unit);
@@ -75,12 +88,7 @@ void Fsdp2::Gather(int unit, pb::AllGather::Reason reason) {
   for (const ShardedParameter& p : layout.parameters) source.push_back(p.shard);
   BufferId cast = -1;
   if (sharding_.compute != sharding_.original) {
-    cast = builder_.Allocate(layout.padded_numel * SizeOf(sharding_.compute), pb::CAST,
-                             streams.copy_in);
-    pb::Op& op = builder_.Issue(streams.copy_in, source, std::span(&cast, 1));
-    op.mutable_cast_shard()->set_elems(layout.padded_numel);
-    op.mutable_cast_shard()->set_from(ToProto(sharding_.original));
-    op.mutable_cast_shard()->set_to(ToProto(sharding_.compute));
+    cast = Cast(source, layout.padded_numel, streams.copy_in);
     source.assign(1, cast);
   }
   const int64_t gathered = layout.padded_numel * sharding_.ranks;
@@ -111,17 +119,42 @@ void Fsdp2::DropHeldGather() {
   held_gather_ = -1;
 }
 
+BufferId Fsdp2::NewUnsharded(int unit, const ShardedParameter& p) {
+  const int64_t bytes = p.padded_numel * sharding_.ranks * SizeOf(sharding_.compute);
+  const BufferId b = builder_.Allocate(bytes, pb::UNSHARDED_PARAM, sharding_.streams.compute);
+  states_[unit].unsharded.push_back(b);
+  eager_.Rebind(parameters_[p.parameter], b);
+  return b;
+}
+
+// In a group of one rank the library's loop over parameters casts and copies each where others copy
+// out. Its variable holds a cast until the next one has been made.
+void Fsdp2::CopyLocally(int unit) {
+  const StreamId stream = sharding_.streams.compute;
+  builder_.SetUnit(unit);
+  BufferId held = -1;
+  for (const ShardedParameter& p : layouts_[unit].parameters) {
+    BufferId source = p.shard;
+    if (sharding_.compute != sharding_.original) {
+      source = Cast(std::span(&source, 1), p.padded_numel, stream);
+      if (held >= 0) builder_.Free(held);
+      held = source;
+    }
+    pb::Op& op = builder_.Issue(stream, {source}, {NewUnsharded(unit, p)});
+    op.mutable_local_gather()->set_elems(p.padded_numel);
+    op.mutable_local_gather()->set_dtype(ToProto(sharding_.compute));
+  }
+  if (held >= 0) builder_.Free(held);
+}
+
 void Fsdp2::CopyOut(int unit, bool in_forward) {
   UnitState& s = states_[unit];
+  s.pending = false;
+  if (IsAlone()) return CopyLocally(unit);
   const UnitLayout& layout = layouts_[unit];
   if (sharding_.behaviour.drops_previous_gather_first) DropHeldGather();
   builder_.SetUnit(unit);
-  for (const ShardedParameter& p : layout.parameters) {
-    const int64_t bytes = p.padded_numel * sharding_.ranks * SizeOf(sharding_.compute);
-    const BufferId b = builder_.Allocate(bytes, pb::UNSHARDED_PARAM, sharding_.streams.compute);
-    s.unsharded.push_back(b);
-    eager_.Rebind(parameters_[p.parameter], b);
-  }
+  for (const ShardedParameter& p : layout.parameters) NewUnsharded(unit, p);
   builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
   pb::Op& op = builder_.Issue(sharding_.streams.compute, std::span(&s.gathered, 1), s.unsharded);
   op.mutable_copy_out()->set_elems(layout.padded_numel * sharding_.ranks);
@@ -155,7 +188,7 @@ void Fsdp2::BeforeNode(int unit) {
   if (s.in_backward) return;
   s.in_backward = true;
   if (!IsUnsharded(s)) {
-    if (s.gathered < 0) Gather(unit, pb::AllGather::REASON_BACKWARD);
+    if (!s.pending) Gather(unit, pb::AllGather::REASON_BACKWARD);
     CopyOut(unit, false);
   }
   PrefetchBefore(unit);
@@ -169,7 +202,7 @@ void Fsdp2::PrefetchBefore(int unit) {
   s.forward_visits.pop_back();
   if (position < 0) return;
   const int target = forward_order_[position];
-  if (!IsUnsharded(states_[target]) && states_[target].gathered < 0) {
+  if (!IsUnsharded(states_[target]) && !states_[target].pending) {
     Gather(target, pb::AllGather::PREFETCH_BACKWARD_IMPLICIT);
   }
 }
@@ -237,28 +270,39 @@ void Fsdp2::Reduce(int unit) {
   copy.mutable_from()->Add(dtypes.begin(), dtypes.end());
   copy.set_to(ToProto(sharding_.reduce));
   for (Tensor& g : s.gradients) g.reset();
-  if (!sharding_.behaviour.last_gradient_survives_reduction) last.reset();
-  reduce_op_ = ReduceScatter(unit, reduce_input_);
+  // With one rank nothing keeps it, whatever the version.
+  if (!sharding_.behaviour.last_gradient_survives_reduction || IsAlone()) last.reset();
+  builder_.WaitBeforeNext(sharding_.streams.reduce, builder_.last_op());
+  const int64_t elems = elems_out / sharding_.ranks;
+  const bool cast = sharding_.reduce != sharding_.original;
+  const BufferId output =
+      builder_.Allocate(elems * SizeOf(sharding_.reduce), cast ? pb::RS_OUTPUT : pb::SHARDED_GRAD,
+                        sharding_.streams.reduce);
+  reduce_op_ = ReduceInto(output, elems);
+  Finalize(unit, output, elems);
 }
 
-OpId Fsdp2::ReduceScatter(int unit, BufferId input) {
-  const StreamId stream = sharding_.streams.reduce;
-  const OpId copy_in = builder_.last_op();
-  const pb::ReduceCopyIn& copied =
-      builder_.plan().segments().rbegin()->ops(copy_in).reduce_copy_in();
-  const int64_t elems = copied.elems_out() / sharding_.ranks;
-  const bool cast = sharding_.reduce != sharding_.original;
-  builder_.WaitBeforeNext(stream, copy_in);
-  const BufferId output = builder_.Allocate(elems * SizeOf(sharding_.reduce),
-                                            cast ? pb::RS_OUTPUT : pb::SHARDED_GRAD, stream);
-  const int64_t elems_in = copied.elems_out();
-  pb::ReduceScatter& reduce = *builder_.Issue(stream, {input}, {output}).mutable_reduce_scatter();
+// Reduces the input that was copied in last to this rank's `elems` elements.
+OpId Fsdp2::ReduceInto(BufferId output, int64_t elems) {
+  pb::Op& op = builder_.Issue(sharding_.streams.reduce, {reduce_input_}, {output});
+  if (IsAlone()) {
+    op.mutable_local_reduce()->set_elems(elems);
+    op.mutable_local_reduce()->set_dtype(ToProto(sharding_.reduce));
+    return builder_.last_op();
+  }
+  pb::ReduceScatter& reduce = *op.mutable_reduce_scatter();
   reduce.set_group(sharding_.group);
-  reduce.set_elems_in(elems_in);
+  reduce.set_elems_in(elems * sharding_.ranks);
   reduce.set_elems_out(elems);
   reduce.set_dtype(ToProto(sharding_.reduce));
   reduce.set_reduction(pb::ReduceScatter::AVG);
-  const OpId reduced = builder_.last_op();
+  return builder_.last_op();
+}
+
+// Makes the reduced shard the gradient, in the original dtype.
+void Fsdp2::Finalize(int unit, BufferId output, int64_t elems) {
+  const StreamId stream = sharding_.streams.reduce;
+  const bool cast = sharding_.reduce != sharding_.original;
   BufferId gradient = output;
   if (cast) {
     gradient = builder_.Allocate(elems * SizeOf(sharding_.original), pb::SHARDED_GRAD, stream);
@@ -269,7 +313,6 @@ OpId Fsdp2::ReduceScatter(int unit, BufferId input) {
   finalize.set_to(ToProto(sharding_.original));
   if (cast) builder_.Free(output);
   gradients_.push_back({unit, gradient});
-  return reduced;
 }
 
 // Units that no gradient reached at their inputs are reduced now, in named_modules order; then

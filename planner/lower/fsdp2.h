@@ -54,7 +54,8 @@ class Fsdp2 : public GradientHooks {
  private:
   struct UnitState {
     std::vector<BufferId> unsharded;  // one per parameter; empty when sharded
-    BufferId gathered = -1;           // all-gather output that was not copied out yet
+    bool pending = false;             // a gather was asked for and not copied out yet
+    BufferId gathered = -1;           // its output, which a group of one rank does without
     OpId gather_op = kNoOp;
     std::vector<Tensor> gradients;  // per layout position
     bool reshards_after_forward = true;
@@ -63,15 +64,21 @@ class Fsdp2 : public GradientHooks {
     std::vector<int> forward_visits;  // positions in forward_order_
   };
   bool IsUnsharded(const UnitState& s) const { return !s.unsharded.empty(); }
+  // One rank has all there is: it copies where others gather and reduce.
+  bool IsAlone() const { return sharding_.ranks == 1; }
 
   void Gather(int unit, pb::AllGather::Reason reason);
+  BufferId Cast(std::span<const BufferId> shards, int64_t elems, StreamId stream);
+  BufferId NewUnsharded(int unit, const ShardedParameter& p);
   void CopyOut(int unit, bool in_forward);
+  void CopyLocally(int unit);
   void Reshard(int unit);
   void DropHeldGather();
   void PrefetchBefore(int unit);
   void PostBackward(int unit);
   void Reduce(int unit);
-  OpId ReduceScatter(int unit, BufferId input);
+  OpId ReduceInto(BufferId output, int64_t elems);
+  void Finalize(int unit, BufferId output, int64_t elems);
   void RecycleReduceInput();
 
   Eager& eager_;

@@ -280,8 +280,6 @@ TEST_F(TableTest, ARefusedCombinationIsNamed) {
   ExpectError(Table({"--world", "4", "--world", "8", "--seq", "16", "--cluster", "dgx-h100",
                      "--wrap", "block", "--wrap", "class:Nope"}),
               2, {"error: --wrap class:Nope --world 4: wrap", "Nope"});
-  ExpectError(Table({"--world", "1", "--world", "8", "--seq", "16", "--cluster", "dgx-h100"}), 2,
-              {"error: --world 1: world: 1 rank"});
 }
 
 TEST_F(TableTest, TooManyCombinationsAreRefusedAtOnce) {

@@ -39,7 +39,6 @@ std::string UnsupportedInBoth(const json& options) {
   }
   if (options.value("rank", 0) != 0) return "a rank other than 0";
   if (options.value("replicate_size", 1) != 1) return "replicate_size > 1";
-  if (options.at("world_size") == 1) return "world_size 1";
   if (options.at("microbatches").value("n", 1) != 1) return "several micro-batches";
   if (options.at("param_dtype") == "fp16" || options.at("mixed_precision").at("param") == "fp16") {
     return "fp16";

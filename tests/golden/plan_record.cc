@@ -72,10 +72,18 @@ Event ReduceEvent(const pb::Plan& plan, const pb::ReduceScatter& op) {
   return event;
 }
 
+// In a group of one rank the casts and copies of a unit's parameters are one event.
+Event LocalCopyOut(int64_t elems, pb::DType dtype) {
+  return {"", "copy_out", "", elems, elems, "", DTypeName(dtype), 0, ""};
+}
+
 // Kind and sizes; an empty kind when the traces have no event for the op.
 Event KindOf(const pb::Plan& plan, const pb::Op& op) {
   switch (op.kind_case()) {
+    case pb::Op::kLocalGather:
+      return LocalCopyOut(op.local_gather().elems(), op.local_gather().dtype());
     case pb::Op::kCastShard:
+      if (plan.mesh().shard_size() == 1) return LocalCopyOut(0, op.cast_shard().to());
       return {"",
               "cast_shard",
               "",
@@ -128,9 +136,17 @@ Event KindOf(const pb::Plan& plan, const pb::Op& op) {
 
 std::vector<Event> Events(const pb::Plan& plan, const pb::Program& program) {
   std::vector<Event> events;
+  bool copying = false;  // one rank is in a unit's copies
   ForEachOp(plan, program, [&](const pb::Op& op) {
     Event event = EventOf(plan, op);
-    if (!event.kind.empty()) events.push_back(std::move(event));
+    const bool local = event.kind == "copy_out" && !op.has_copy_out();
+    if (local && copying && events.back().unit == event.unit) {
+      events.back().elems_in += event.elems_in;
+      events.back().elems_out += event.elems_out;
+    } else if (!event.kind.empty()) {
+      events.push_back(std::move(event));
+    }
+    copying = local;
   });
   return events;
 }

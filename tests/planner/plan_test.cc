@@ -52,7 +52,7 @@ class Sampler {
     PlanRequest& r = w.request;
     r.seq = 3;
     r.micro_batch = 1 + Below(2);
-    r.world_size = 2 + Below(3);
+    r.world_size = 1 + Below(4);
     r.wrap = Pick<std::string>({"block", "every:2", "whole", "titan"});
     r.torch = Pick<std::string>({"2.14", "2.15"});
     r.attention = Pick<std::string>({"auto", "math"});
@@ -147,6 +147,7 @@ void ExpectFreesBalance(const pb::Plan& plan, const PlanRequest& request) {
 // and of the rest
 //   gather:   AGo(previous) + Cast(i) + AGo(i), and in backward the parameters of one unit;
 //   copy-out: U(i) + AGo(i), with AGo(previous) in forward before 2.15.
+// One rank gathers nothing and casts one parameter after the other, the one before still there.
 void ExpectGatheredMemoryIsBounded(const pb::Plan& plan) {
   const bool before_215 = plan.decisions().torch() == "2.14";
   WalkPlan(plan, [&](const Moment& m) {
@@ -167,7 +168,12 @@ void ExpectGatheredMemoryIsBounded(const pb::Plan& plan) {
     const bool held = !copies_out || (before_215 && m.op->phase() == pb::FORWARD);
     EXPECT_LE(passing.size(), 1u);
     EXPECT_LE(outputs, held ? 2 : 1);
-    EXPECT_LE(casts, m.op->has_copy_out() || m.op->has_compute() ? 0 : 1);
+    const bool alone = plan.mesh().shard_size() == 1;
+    if (alone) {
+      EXPECT_EQ(outputs, 0);
+    }
+    const int held_casts = alone && m.op->has_cast_shard() ? 2 : 1;
+    EXPECT_LE(casts, m.op->has_copy_out() || m.op->has_compute() ? 0 : held_casts);
   });
 }
 
@@ -222,6 +228,44 @@ TEST(Plans, VersionsFallBackToTheNewestProfileNotAbove) {
   }
 }
 
+// What a step of one rank does with a unit of parameters a and b: cast a, copy a, cast b (a's cast
+// goes only then), copy b.
+TEST(Plans, OneRankCopiesItsParametersOneByOne) {
+  PlanRequest request = SmallRequest(1);
+  request.wrap = "whole";
+  request.param_dtype = DType::kBf16;
+  const pb::Plan plan = PlanOf(TwoParameterModel(), request);
+  std::vector<std::string> ops;
+  for (const pb::Op& op : plan.segments(0).ops()) {
+    if (op.has_cast_shard()) ops.push_back("cast");
+    if (op.has_local_gather()) ops.push_back("copy");
+    if (op.has_reduce_copy_in()) ops.push_back("copy in");
+    if (op.has_local_reduce()) ops.push_back("reduce");
+    if (op.has_grad_finalize()) ops.push_back("finalize");
+    if (op.has_cast_shard() || op.has_local_gather())
+      ops.back() += " " + std::to_string(op.frees_size());
+  }
+  EXPECT_THAT(ops, testing::ElementsAre("cast 0", "copy 0", "cast 1", "copy 1", "copy in", "reduce",
+                                        "finalize"));
+  EXPECT_TRUE(Collectives(plan, pb::FORWARD).empty());
+  EXPECT_TRUE(Collectives(plan, pb::BACKWARD).empty());
+  request.param_dtype = DType::kFp32;
+  const pb::Plan wide = PlanOf(TwoParameterModel(), request);
+  for (const pb::Op& op : wide.segments(0).ops()) EXPECT_FALSE(op.has_cast_shard());
+}
+
+// Nothing runs on the streams of gathers, so nothing waits there.
+TEST(Plans, OneRankLeavesTheGatherStreamsEmpty) {
+  const pb::Plan plan = PlanOf(TreeModel({}), SmallRequest(1));
+  for (const pb::Segment& segment : plan.segments()) {
+    for (const pb::Op& op : segment.ops()) {
+      if (!op.has_stream()) continue;
+      const pb::Stream::Role role = plan.streams(op.stream()).role();
+      EXPECT_TRUE(role == pb::Stream::COMPUTE || role == pb::Stream::REDUCE);
+    }
+  }
+}
+
 struct BadRequest {
   const char* flag;  // that the message names
   void (*spoil)(PlanRequest&);
@@ -229,7 +273,6 @@ struct BadRequest {
 
 constexpr BadRequest kBad[] = {
     {"world", [](PlanRequest& r) { r.world_size = 0; }},
-    {"world", [](PlanRequest& r) { r.world_size = 1; }},
     {"world", [](PlanRequest& r) { r.world_size = -3; }},
     {"world", [](PlanRequest& r) { r.world_size = 2000000000; }},
     {"seq", [](PlanRequest& r) { r.seq = 0; }},

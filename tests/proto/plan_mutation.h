@@ -39,8 +39,7 @@ inline std::string NameOf(const ::testing::TestParamInfo<Mutation>& mutation) {
 }
 
 // The plan is refused, by the mutation's rule and with its words.
-inline void ExpectRefused(const Mutation& mutation) {
-  pb::Plan plan = SmallPlan();
+inline void ExpectRefused(pb::Plan plan, const Mutation& mutation) {
   mutation.apply(plan);
   const Status status = CheckPlan(plan);
   ASSERT_FALSE(status.ok());
@@ -48,5 +47,6 @@ inline void ExpectRefused(const Mutation& mutation) {
   EXPECT_THAT(status.message(), ::testing::StartsWith(std::string("rule ") + mutation.rule + ": "));
   EXPECT_THAT(status.message(), ::testing::HasSubstr(mutation.message));
 }
+inline void ExpectRefused(const Mutation& mutation) { ExpectRefused(SmallPlan(), mutation); }
 
 }  // namespace foreshard

@@ -70,7 +70,7 @@ int Places(const pb::Op& op, Mutation mutation, bool first, bool last) {
     case Mutation::kDropStreamWait:
       return op.has_stream_wait();
     case Mutation::kDropGather:
-      return op.has_all_gather();
+      return op.has_all_gather() || op.has_local_gather();
     case Mutation::kDropCopyOut:
       return op.has_copy_out();
     case Mutation::kDropReshard:
@@ -78,7 +78,7 @@ int Places(const pb::Op& op, Mutation mutation, bool first, bool last) {
     case Mutation::kDropReduceCopyIn:
       return op.has_reduce_copy_in();
     case Mutation::kDropReduceScatter:
-      return op.has_reduce_scatter();
+      return op.has_reduce_scatter() || op.has_local_reduce();
     case Mutation::kFreeEarlier:
       return first ? 0 : op.frees_size();
     case Mutation::kFreeLater:

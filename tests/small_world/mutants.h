@@ -11,11 +11,11 @@ namespace foreshard {
 enum class Mutation {
   kDropWait,
   kDropStreamWait,
-  kDropGather,  // cast, copy-in and all-gather
+  kDropGather,  // cast, copy-in and all-gather, or cast and local copy
   kDropCopyOut,
   kDropReshard,
   kDropReduceCopyIn,
-  kDropReduceScatter,
+  kDropReduceScatter,  // or local copy
   kFreeEarlier,
   kFreeLater,
   kAllocateLater,

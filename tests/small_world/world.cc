@@ -73,7 +73,7 @@ std::vector<SmallCase> Layouts() {
   std::vector<SmallCase> layouts;
   for (const char* wrap : {"block", "every:2", "whole", "titan"}) {
     for (int blocks = 1; blocks <= 3; ++blocks) {
-      for (int ranks = 2; ranks <= 4; ++ranks) layouts.push_back(Layout(wrap, blocks, ranks));
+      for (int ranks = 1; ranks <= 4; ++ranks) layouts.push_back(Layout(wrap, blocks, ranks));
     }
   }
   return layouts;

@@ -102,7 +102,7 @@ TEST(Textbook, DifferencesSumForManyPlans) {
   const pb::Model tree = TreeModel({.blocks = 5, .dim = 24, .vocab = 50});
   const pb::Model tied = TreeModel({.blocks = 3, .dim = 16, .vocab = 40, .tie = true});
   for (const pb::Model* model : {&tree, &tied}) {
-    for (const int world : {2, 3, 7, 8}) {
+    for (const int world : {1, 2, 3, 7, 8}) {
       for (const char* wrap : {"block", "every:2", "every:3", "whole", "class:Block"}) {
         for (const char* torch : {"2.14", "2.15"}) {
           SCOPED_TRACE(testing::Message() << model->name() << " " << world << wrap << torch);
@@ -121,7 +121,7 @@ TEST(Textbook, DifferencesSumForManyPlans) {
 
 TEST(Textbook, DifferencesSumWithoutMixedPrecisionAndWithoutAnOptimizer) {
   const pb::Model tree = TreeModel({.blocks = 4, .dim = 24, .vocab = 50});
-  for (const int world : {2, 5}) {
+  for (const int world : {1, 2, 5}) {
     PlanRequest request = Request(world);
     request.param_dtype.reset();
     request.reduce_dtype.reset();

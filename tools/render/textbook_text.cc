@@ -45,9 +45,10 @@ std::string Difference(const pb::Textbook& t, const Style& style) {
 std::string TextbookText(const pb::Textbook& t, const Style& style) {
   return "\n" +
          Wrapped(fmt::format("Textbook, 16-bit reduce: P {} parameters, U {} in the largest unit, "
-                             "N {} ranks, {} unit{} gathered ahead",
+                             "N {} rank{}, {} unit{} gathered ahead",
                              FormatCount(t.parameters()), FormatCount(t.unit_parameters()),
-                             t.ranks(), t.gathered_ahead(), t.gathered_ahead() == 1 ? "" : "s"),
+                             t.ranks(), t.ranks() == 1 ? "" : "s", t.gathered_ahead(),
+                             t.gathered_ahead() == 1 ? "" : "s"),
                  "", style.width) +
          Formulas(t, style) + Difference(t, style);
 }
