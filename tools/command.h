@@ -22,6 +22,7 @@ Command AddPredict(CLI::App& app);
 Command AddPlan(CLI::App& app);
 Command AddCheck(CLI::App& app);
 Command AddSim(CLI::App& app);
+Command AddRun(CLI::App& app);
 Command AddExplain(CLI::App& app);
 Command AddInspect(CLI::App& app);
 Command AddList(CLI::App& app);

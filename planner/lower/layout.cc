@@ -33,6 +33,7 @@ std::vector<UnitLayout> LayOut(const ModelGraph& graph, const std::vector<Unit>&
     pb::Parameter& out = *plan.add_parameters();
     out.set_path(p.path);
     for (int64_t d : p.shape) out.add_shape(d);
+    out.set_dtype(ToProto(original));
     out.set_frozen(p.frozen);
     for (const std::string& path : p.shared_with) out.add_shared_with(path);
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "proto/base/units_text.h"
 #include "proto/report.pb.h"
 #include "tools/render/names.h"
@@ -70,6 +72,67 @@ std::string PlaceText(const pb::OpRef& op) {
   if (!op.module().empty()) text += ", module " + op.module();
   if (!op.unit().empty() && !op.module().starts_with(op.unit())) text += ", unit " + op.unit();
   return text + fmt::format(" (op {} of segment {})", op.op(), op.segment());
+}
+
+std::string LiveText(const pb::Peak& peak, const Style& style) {
+  constexpr int kShown = 6;
+  std::string text = "\n" + Wrapped(PlaceText(peak.at()), "Peak at ", style.width);
+  if (peak.live().empty()) return text;
+  TextTable table({Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
+  table.AddRow({style.unit(), "buffers", "largest groups alive then", "of"});
+  for (int i = 0; i < std::min(kShown, peak.live_size()); ++i) {
+    const pb::LiveGroup& group = peak.live(i);
+    table.AddRow({style.Number(group.bytes()), FormatCount(group.count()),
+                  CategoryName(group.category()), group.owner()});
+  }
+  return text + table.Render(2, style.width);
+}
+
+// The steady program only: the first step differs by the optimizer's state (in the JSON).
+std::string PhasesText(const pb::Report& report, const Style& style) {
+  TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"phase", "start", "end", "peak", "of it managed by sharding"});
+  bool any = false;
+  for (const pb::PhaseMemory& phase : report.phases()) {
+    if (phase.program() != "steady") continue;
+    any = true;
+    table.AddRow({PhaseName(phase.phase()), style.Number(phase.start_bytes()),
+                  style.Number(phase.end_bytes()), style.Number(phase.peak_bytes()),
+                  style.Number(phase.managed_peak_bytes())});
+  }
+  if (!any) return "";
+  return "\nMemory of a steady step, " + style.unit() + "\n" + table.Render(2, style.width);
+}
+
+std::string TimingText(const pb::Report& report, const Style& style) {
+  const pb::Timing& t = report.timing();
+  const bool is_measured = report.source() == pb::Report::MEASURED;
+  const char* trust = is_measured      ? "measured, the last step"
+                      : t.calibrated() ? "calibrated"
+                                       : "first order, not calibrated";
+  std::string text = fmt::format("\nStep time {} ({})\n", TimeText(t.step_ps()), trust);
+  std::string phases;
+  for (const pb::PhaseTime& phase : t.phases()) {
+    phases += fmt::format("{}{} {}", phases.empty() ? "" : ", ", PhaseName(phase.phase()),
+                          TimeText(phase.duration_ps()));
+  }
+  if (!phases.empty()) text += Wrapped(phases, "  ", style.width);
+  text +=
+      Wrapped(fmt::format("compute busy {}, communication busy {}, exposed communication {} ({} % "
+                          "of the step), host busy {}",
+                          TimeText(t.compute_busy_ps()), TimeText(t.communication_busy_ps()),
+                          TimeText(t.exposed_communication_ps()),
+                          Percent(static_cast<double>(t.exposed_communication_ps()),
+                                  static_cast<double>(t.step_ps())),
+                          TimeText(t.host_busy_ps())),
+              "  ", style.width);
+  std::string rate = fmt::format("{:.0f} tokens/s per {}", t.tokens_per_second_per_gpu(),
+                                 is_measured ? "rank" : "GPU");
+  if (t.peak_flops_per_second() > 0) {
+    rate += fmt::format(", MFU {:.1f} % of {:.0f} TFLOP/s", 100 * t.mfu(),
+                        t.peak_flops_per_second() * 1e-12);
+  }
+  return text + Wrapped(rate, "  ", style.width);
 }
 
 std::string CollectivesText(const pb::Report& report, const Style& style) {

@@ -19,6 +19,10 @@ namespace foreshard {
 std::string HeadlineText(const pb::Report& report, const Style& style);
 std::string FitText(const pb::Fit& fit, const Style& style);
 std::string LedgerText(const pb::Peak& peak, const Style& style);
+std::string LiveText(const pb::Peak& peak, const Style& style);
+// Of the steady program only: the first step differs by the optimizer's state (in the JSON).
+std::string PhasesText(const pb::Report& report, const Style& style);
+std::string TimingText(const pb::Report& report, const Style& style);
 std::string CollectivesText(const pb::Report& report, const Style& style);
 std::string AssumptionsText(const pb::Report& report, const Style& style);
 
