@@ -221,7 +221,7 @@ StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, int64_
   for (const auto& [name, entry] : root.items()) {
     if (name == kMetadataKey) {
       StatusOr<StoredMetadata> metadata = ParseMetadata(entry);
-      if (!metadata.ok()) return metadata.status().At(where + ": " + name);
+      if (!metadata.ok()) return metadata.status().At(kMetadataKey).At(where);
       header.metadata = std::move(metadata).value();
       continue;
     }
