@@ -159,7 +159,8 @@ CpuWorld::CpuWorld(int ranks, const std::vector<GroupShape>& groups, FailureFlag
 void CpuCommunicator::Run(Device& device, int stream, const Launch& launch) {
   auto& cpu = static_cast<CpuDevice&>(device);
   const CpuWorld::Seat seat = world_.Find(rank_, launch.op->group);
-  cpu.Push(stream, [&cpu, seat, launch] {
+  cpu.Push(stream, [&cpu, seat, launch, changes = cpu.TakeChanges(stream, launch)] {
+    cpu.Apply(changes);
     if (launch.span != nullptr) launch.span->start = cpu.Now();
     const std::vector<const Launch*> all = seat.meeting->Begin(seat.member, launch);
     if (all.empty()) return;

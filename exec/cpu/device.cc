@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "exec/cpu/copy_elements.h"
 #include "exec/cpu/sanitizers.h"
@@ -22,7 +23,7 @@ void Announce(const Launch& launch) {
 }  // namespace
 
 CpuDevice::CpuDevice(const PreparedPlan& plan, int streams, bool poisons, FailureFlag& failure)
-    : plan_(plan), poisons_(poisons), failure_(failure) {
+    : plan_(plan), poisons_(poisons), failure_(failure), changes_(streams) {
   for (const PreparedKernel& kernel : plan.kernels) {
     kernels_.push_back(FindCpuKernel(kernel.name));
     CHECK(kernels_.back() != nullptr) << "no CPU kernel " << kernel.name;
@@ -34,25 +35,52 @@ CpuDevice::~CpuDevice() { streams_.clear(); }
 
 StatusOr<Block> CpuDevice::Allocate(int64_t bytes, int stream) {
   ASSIGN_OR_RETURN(const Block block, memory_.Allocate(bytes, stream));
-  Push(stream, [block, poisons = poisons_] {
-    sanitizers::Permit(block.data, block.bytes);
-    sanitizers::AnnounceWrite(block.data, block.bytes);
-    if (poisons) std::memset(block.data, kPoison, block.bytes);
-  });
+  changes_[stream].push_back({block, false});
   return block;
 }
 
 void CpuDevice::Free(const Block& block, int stream) {
   memory_.Free(block, stream);
-  Push(stream, [block, poisons = poisons_] {
+  changes_[stream].push_back({block, true});
+}
+
+// All of the stream's own. A block of another stream's that is about to be used there has its
+// change with that use, which is the first to be ordered behind its last owner's.
+std::vector<CpuDevice::Change> CpuDevice::TakeChanges(int stream, std::span<const Block> used) {
+  std::vector<Change> taken = std::exchange(changes_[stream], {});
+  for (std::vector<Change>& others : changes_) {
+    if (others.empty()) continue;
+    for (const Block& block : used) {
+      std::erase_if(others, [&](const Change& c) {
+        if (c.block.data != block.data) return false;
+        if (!c.is_freed) taken.push_back(c);
+        return true;
+      });
+    }
+  }
+  return taken;
+}
+
+std::vector<CpuDevice::Change> CpuDevice::TakeChanges(int stream, const Launch& launch) {
+  std::vector<Block> used = launch.in;
+  used.insert(used.end(), launch.out.begin(), launch.out.end());
+  used.insert(used.end(), launch.scratch.begin(), launch.scratch.end());
+  return TakeChanges(stream, used);
+}
+
+void CpuDevice::Apply(const std::vector<Change>& changes) const {
+  for (const Change& change : changes) {
+    const Block& block = change.block;
+    sanitizers::Permit(block.data, block.bytes);
     sanitizers::AnnounceWrite(block.data, block.bytes);
-    if (poisons) std::memset(block.data, kPoison, block.bytes);
-    sanitizers::Forbid(block.data, block.bytes);
-  });
+    if (poisons_) std::memset(block.data, kPoison, block.bytes);
+    if (change.is_freed) sanitizers::Forbid(block.data, block.bytes);
+  }
 }
 
 void CpuDevice::Run(int stream, const Launch& launch) {
-  Push(stream, [this, launch] {
+  Push(stream, [this, launch, changes = TakeChanges(stream, launch)] {
+    Apply(changes);
     if (launch.span != nullptr) launch.span->start = Now();
     Announce(launch);
     Execute(launch);
@@ -105,7 +133,8 @@ Status CpuDevice::Synchronize(Event* event) {
 
 void CpuDevice::Write(int stream, const Block& to, std::span<const std::byte> from) {
   CHECK_EQ(static_cast<int64_t>(from.size()), to.bytes);
-  Push(stream, [to, from] {
+  Push(stream, [this, to, from, changes = TakeChanges(stream, std::span(&to, 1))] {
+    Apply(changes);
     sanitizers::AnnounceWrite(to.data, to.bytes);
     std::memcpy(to.data, from.data(), from.size());
   });

@@ -14,9 +14,10 @@ namespace foreshard::exec {
 
 class CpuDevice final : public Device {
  public:
-  // `poisons`: bytes are overwritten with NaNs when they get an owner and when they lose it, as
-  // work of the stream. REQUIRES: `plan` and `failure` outlive the device, and FindCpuKernel knows
-  // the plan's kernels.
+  // `poisons`: bytes are overwritten with NaNs when they get an owner and when they lose it. That
+  // is work of the stream: it runs with the op that the stream is given next, after what that op
+  // waits for, as only then nobody uses the bytes any more. REQUIRES: `plan` and `failure` outlive
+  // the device, and FindCpuKernel knows the plan's kernels.
   CpuDevice(const PreparedPlan& plan, int streams, bool poisons, FailureFlag& failure);
   ~CpuDevice() override;
 
@@ -32,9 +33,19 @@ class CpuDevice final : public Device {
   void BeginStep() override;
   int64_t Now() const override;
 
+  // ---- for the communicator, which queues work of its own
   void Push(int stream, CpuStream::Task task) { streams_[stream]->Push(std::move(task)); }
+  // Bytes that changed their owner and have not been overwritten for it.
+  struct Change {
+    Block block;
+    bool is_freed = false;
+  };
+  // Those that are due with this launch, which Apply then overwrites when it runs.
+  std::vector<Change> TakeChanges(int stream, const Launch& launch);
+  void Apply(const std::vector<Change>& changes) const;
 
  private:
+  std::vector<Change> TakeChanges(int stream, std::span<const Block> used);
   void Execute(const Launch& launch) const;
   void ExecuteKernel(const RunKernel& run, const Launch& launch) const;
 
@@ -42,7 +53,8 @@ class CpuDevice final : public Device {
   const bool poisons_;
   FailureFlag& failure_;
   CpuMemory memory_;
-  std::vector<CpuKernel> kernels_;  // of the plan's table
+  std::vector<CpuKernel> kernels_;            // of the plan's table
+  std::vector<std::vector<Change>> changes_;  // by stream
   // Of this step and of the two before it.
   std::array<std::vector<std::unique_ptr<CpuEvent>>, 3> events_;
   std::vector<std::unique_ptr<CpuStream>> streams_;  // joined first
