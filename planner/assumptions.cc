@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "proto/oplib/workspace.h"
+
 namespace foreshard {
 namespace {
 
@@ -55,7 +57,7 @@ std::vector<std::string> Assumptions(const PlanRequest& r, const StepDecisions& 
   if (d.profile->library_workspaces) {
     out.push_back(fmt::format(
         "workspace: {} bytes of cuBLAS on {}, the scratch of attention's backward, nothing else",
-        CublasWorkspaceBytes(d.arch), d.arch));
+        oplib::WorkspaceBytes("cublas", d.arch).value(), d.arch));
   }
   return out;
 }

@@ -6,8 +6,10 @@
 
 #include "planner/assumptions.h"
 #include "planner/graph/analysis.h"
+#include "planner/lower/facts.h"
 #include "planner/lower/step.h"
 #include "proto/base/text.h"
+#include "proto/oplib/workspace.h"
 #include "proto/plan_check.h"
 
 namespace foreshard {
@@ -54,6 +56,22 @@ Status CheckSizes(const PlanRequest& r) {
   return OkStatus();
 }
 
+StatusOr<AttentionChoice> DecideAttention(const PlanRequest& r, const KernelProfile& profile,
+                                          DType compute, const ModelGraph& graph) {
+  AttentionNeeds needs{.dtype = compute};
+  for (const GraphOp& op : graph.ops) {
+    if (op.kind != OpKind::kAttention) continue;
+    needs.grouped |= op.grouped;
+    needs.head_dim = std::max(needs.head_dim, graph.values[op.in[0]].shape[3]);
+    // Where the model itself names a kernel, that one has to drop.
+    if (op.backend.empty()) needs.drops |= op.p > 0;
+    if (op.backend != "flash" || op.p == 0) continue;
+    const AttentionNeeds drops{.dtype = compute, .drops = true};
+    RETURN_IF_ERROR(ChooseAttention(profile, op.backend, drops).status());
+  }
+  return ChooseAttention(profile, r.attention, needs);
+}
+
 StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
   StepDecisions d;
   ASSIGN_OR_RETURN(d.behaviour, BehaviourOf(r.torch));
@@ -79,19 +97,9 @@ StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
                                               {{"cross_entropy_fp32", pb::CROSS_ENTROPY_FP32},
                                                {"cross_entropy", pb::CROSS_ENTROPY},
                                                {"sum_fp32", pb::SUM_FP32}}));
-  bool grouped = false;
-  int64_t head_dim = 0;
-  for (const GraphOp& op : graph.ops) {
-    if (op.kind != OpKind::kAttention) continue;
-    grouped |= op.grouped;
-    head_dim = std::max(head_dim, graph.values[op.in[0]].shape[3]);
-  }
-  ASSIGN_OR_RETURN(d.attention,
-                   ChooseAttention(*d.profile, r.attention, d.compute, grouped, head_dim));
+  ASSIGN_OR_RETURN(d.attention, DecideAttention(r, *d.profile, d.compute, graph));
   d.world_size = r.world_size;
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (!r.arch.starts_with("sm") || r.arch.size() < 4 || r.arch.size() > 5 ||
-      !std::all_of(r.arch.begin() + 2, r.arch.end(), digit)) {
+  if (!oplib::WorkspaceBytes("cublas", r.arch)) {
     return InvalidArgument(
         fmt::format("arch: \"{}\" is none; expected something like sm80 or sm100", r.arch));
   }
@@ -152,8 +160,9 @@ Status CheckParametersAreUsed(const ModelGraph& graph) {
   return OkStatus();
 }
 
-Status CheckModel(const ModelGraph& graph, const StepDecisions& d) {
+Status CheckModel(const pb::Model& model, const ModelGraph& graph, const StepDecisions& d) {
   RETURN_IF_ERROR(CheckExtents(graph, d));
+  RETURN_IF_ERROR(CheckFacts(model, graph));
   if (graph.outputs.empty()) return InvalidInput("model: returns nothing");
   if (!ValuesNeedingGrad(graph)[graph.outputs[0]]) {
     return InvalidInput("model: its output does not depend on a trainable parameter");
@@ -211,7 +220,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) 
   ASSIGN_OR_RETURN(const ModelGraph graph,
                    BuildModelGraph(model, request.micro_batch, request.seq));
   ASSIGN_OR_RETURN(const StepDecisions decisions, Decide(request, graph));
-  RETURN_IF_ERROR(CheckModel(graph, decisions));
+  RETURN_IF_ERROR(CheckModel(model, graph, decisions));
   ASSIGN_OR_RETURN(const std::vector<WrapRequest> calls,
                    WrapCalls(graph, model.block_class(), request));
   ASSIGN_OR_RETURN(const std::vector<Unit> units, MakeUnits(graph, calls));

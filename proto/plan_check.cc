@@ -70,6 +70,7 @@ Status CheckPlan(const pb::Plan& plan) {
   RETURN_IF_ERROR(plan_check::CheckLayout(plan));
   RETURN_IF_ERROR(plan_check::CheckKernels(plan));
   RETURN_IF_ERROR(plan_check::CheckOps(plan));
+  RETURN_IF_ERROR(plan_check::CheckValues(plan));
   RETURN_IF_ERROR(plan_check::CheckLifetimes(plan));
   RETURN_IF_ERROR(plan_check::CheckData(plan));
   return plan_check::CheckOrder(plan);

@@ -29,6 +29,9 @@ Status CheckKernels(const pb::Plan& plan);
 // counts, views, collective sizes. REQUIRES: CheckTables, CheckKernels.
 Status CheckOps(const pb::Plan& plan);
 
+// Rules initial, module_buffer, workspace, loss and random. REQUIRES: CheckOps.
+Status CheckValues(const pb::Plan& plan);
+
 // Rules lifetime (of the host), settle, steady (what is alive) and reduce. REQUIRES: CheckOps.
 Status CheckLifetimes(const pb::Plan& plan);
 

@@ -113,6 +113,12 @@ void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*>
   if (scratch >= 0) builder_.Free(scratch);
 }
 
+int Eager::Draw(int random) {
+  if (random < 0) random = draws_++;
+  builder_.SetRandom(random);
+  return random;
+}
+
 std::vector<BufferId> Eager::LiveBuffers() const {
   std::vector<BufferId> live;
   for (const Storage& s : storages_) {

@@ -43,6 +43,7 @@ struct Node {
   int64_t number = 0;
   double scalar = 0;
   double dropout = 0;
+  int random = -1;  // what the forward drew, for a backward that draws it again
   bool flag = false;
   int module = -1;
   std::vector<int> pre_hooks;  // passed to GradientHooks::BeforeNode
@@ -96,6 +97,9 @@ class Eager {
               std::initializer_list<const Tensor*> out, const KernelAttr& attr = {},
               int64_t scratch_bytes = 0);
 
+  // The op launched last draws `random`, or numbers that no other op has drawn. Returns which.
+  int Draw(int random = -1);
+
   // ---- autograd
   // Records a node if any input requires a gradient; returns null otherwise. The outputs then
   // require gradients. The pointer is valid until the next Record.
@@ -137,6 +141,7 @@ class Eager {
   int64_t vocab_size_ = 0;
   int64_t tokens_ = 0;
   bool in_loss_ = false;
+  int draws_ = 0;
   bool cast_leaf_gradients_ = false;
   std::deque<TensorRecord> records_;  // stable: recipes hold references to shapes
   std::vector<int> free_records_;

@@ -73,6 +73,7 @@ void AttentionBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Ten
     e.Launch(variant.backward, {&in[0], &s[0], &s[1], &s[2], &s[3], &s[4]}, {&dq, &dk, &dv}, attr,
              scratch);
   }
+  if (node.dropout > 0) e.Draw(node.random);
   out[0] = std::move(dq);
   out[1] = std::move(dk);
   out[2] = std::move(dv);
@@ -98,11 +99,13 @@ Tensor FusedAttention(Eager& e, AttentionKernel kernel, const Tensor& q, const T
   } else {
     e.Launch(variant.forward, {&q, &k, &v}, {&out, &logsumexp}, attr);
   }
+  const int random = dropout > 0 ? e.Draw() : -1;
   if (Node* node = e.Record(AttentionBackward, {&q, &k, &v}, {&out})) {
     node->saved = std::move(saved);
     node->number = static_cast<int64_t>(kernel);
     node->scalar = attr.scale;
     node->dropout = dropout;
+    node->random = random;
     node->flag = causal;
   }
   return out;

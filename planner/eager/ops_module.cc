@@ -131,6 +131,7 @@ Tensor FusedDropout(Eager& e, const Tensor& x, double p) {
   Tensor out = e.Empty(x.dtype(), x.shape());
   Tensor mask = e.Empty(DType::kBool, x.shape());
   e.Launch("dropout", {&x}, {&out, &mask}, ScalarAttr{p});
+  if (p > 0) e.Draw();
   if (Node* node = e.Record(DropoutBackward, {&x}, {&out})) {
     node->saved = {mask};
     node->scalar = p;
@@ -141,6 +142,7 @@ Tensor FusedDropout(Eager& e, const Tensor& x, double p) {
 Tensor CompositeDropout(Eager& e, const Tensor& x, double p) {
   Tensor mask = e.Empty(x.dtype(), x.shape());
   e.Launch("dropout_mask", {}, {&mask}, ScalarAttr{p});
+  if (p > 0) e.Draw();
   return Mul(e, x, mask);
 }
 

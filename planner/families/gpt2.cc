@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 #include "planner/families/module_builder.h"
@@ -13,6 +14,7 @@ using pb::Statement;
 
 struct Gpt2Sizes {
   int64_t vocab = 0, hidden = 0, inner = 0, layers = 0, heads = 0, positions = 0;
+  double initializer_range = 0.02;  // default of GPT2Config
   double eps = 0, residual_dropout = 0, embedding_dropout = 0, attention_dropout = 0;
   bool tie = true;
 };
@@ -33,6 +35,7 @@ StatusOr<Gpt2Sizes> ReadSizes(const HfConfig& config) {
   RETURN_IF_ERROR(config.Choice({"activation_function"}, "gelu_new"));
   RETURN_IF_ERROR(config.Flag({"add_cross_attention"}, false));
   RETURN_IF_ERROR(config.Flag({"reorder_and_upcast_attn"}, false));
+  ASSIGN_OR_RETURN(s.initializer_range, config.Number({"initializer_range"}, s.initializer_range));
   ASSIGN_OR_RETURN(s.eps, config.Number({"layer_norm_epsilon"}, 1e-5));
   ASSIGN_OR_RETURN(s.residual_dropout, config.Probability({"resid_pdrop"}, 0.1));
   ASSIGN_OR_RETURN(s.embedding_dropout, config.Probability({"embd_pdrop"}, 0.1));
@@ -46,10 +49,18 @@ StatusOr<Gpt2Sizes> ReadSizes(const HfConfig& config) {
   return s;
 }
 
+// What is added to the residual stream starts the smaller, the more layers add to it.
+void AddResidualProjection(pb::Module& parent, int64_t in, const Gpt2Sizes& s) {
+  AddConv1d(parent, "c_proj", in, s.hidden);
+  pb::Module& projection = *parent.mutable_children(parent.children_size() - 1);
+  projection.mutable_params(0)->set_initial_deviation(s.initializer_range /
+                                                      std::sqrt(2 * static_cast<double>(s.layers)));
+}
+
 void AddAttention(pb::Module& block, const Gpt2Sizes& s) {
   pb::Module& m = AddComposite(block, "attn", "GPT2Attention", {"hidden_states"});
   AddConv1d(m, "c_attn", s.hidden, 3 * s.hidden);
-  AddConv1d(m, "c_proj", s.hidden, s.hidden);
+  AddResidualProjection(m, s.hidden, s);
   AddCall(m, "c_attn", {"hidden_states"}, {"fused"});
   AddStatement(m, Statement::CHUNK, {"fused"}, {"query", "key", "value"}).set_n(3);
   for (const char* part : {"query", "key", "value"}) {
@@ -67,7 +78,7 @@ void AddAttention(pb::Module& block, const Gpt2Sizes& s) {
 void AddMlp(pb::Module& block, const Gpt2Sizes& s) {
   pb::Module& m = AddComposite(block, "mlp", "GPT2MLP", {"hidden_states"});
   AddConv1d(m, "c_fc", s.hidden, s.inner);
-  AddConv1d(m, "c_proj", s.inner, s.hidden);
+  AddResidualProjection(m, s.inner, s);
   pb::Module& act = AddComposite(m, "act", "NewGELUActivation", {"x"});
   AddStatement(act, Statement::GELU_NEW, {"x"}, {"y"});
   SetOutput(act, {"y"});
@@ -120,6 +131,7 @@ StatusOr<pb::Model> Gpt2Model(const HfConfig& config) {
   RETURN_IF_ERROR(config.OnlyArchitecture("GPT2LMHeadModel"));
   ASSIGN_OR_RETURN(const Gpt2Sizes sizes, ReadSizes(config));
   pb::Model model = CausalLanguageModel("gpt2", "GPT2Block", sizes.vocab);
+  model.set_initializer_range(sizes.initializer_range);
   pb::Module& root = *model.mutable_root();
   MakeComposite(root, "GPT2LMHeadModel", {"input_ids"});
   AddTransformer(root, sizes);

@@ -91,6 +91,7 @@ Status HfConfig::SelectSection() {
   const json& nested = document_["text_config"];
   if (!nested.is_object()) return ErrorAt("/text_config", Show(nested), "an object");
   section_ = "/text_config";
+  has_section_ = true;
   return OkStatus();
 }
 
@@ -108,7 +109,7 @@ Status HfConfig::ReadModelType() {
 }
 
 const json& HfConfig::fields() const {
-  return section_.empty() ? document_ : document_.at("text_config");
+  return has_section_ ? document_.at("text_config") : document_;
 }
 
 const json* HfConfig::Find(const FieldNames& names, std::string* name) const {
@@ -174,6 +175,25 @@ StatusOr<std::optional<std::string>> HfConfig::OptionalString(const FieldNames& 
   if (value == nullptr) return std::optional<std::string>();
   if (!value->is_string()) return Error(names, "a string");
   return std::optional<std::string>(value->get<std::string>());
+}
+
+StatusOr<std::optional<HfConfig>> HfConfig::OptionalObject(const FieldNames& names) const {
+  std::string name;
+  const json* value = Find(names, &name);
+  if (value == nullptr) return std::optional<HfConfig>();
+  if (!value->is_object() || Nests(*value)) return Error(names, "an object of plain values");
+  HfConfig object;
+  object.document_ = *value;
+  object.origin_ = origin_;
+  object.section_ = section_ + "/" + name;
+  object.model_type_ = model_type_;
+  return std::optional<HfConfig>(std::move(object));
+}
+
+StatusOr<double> HfConfig::Positive(const FieldNames& names, std::optional<double> fallback) const {
+  ASSIGN_OR_RETURN(const std::optional<double> x, OptionalNumber(names));
+  if (x ? !(*x > 0) : !fallback) return Error(names, "a number above 0");
+  return x ? *x : *fallback;
 }
 
 StatusOr<double> HfConfig::Number(const FieldNames& names, double fallback) const {

@@ -54,12 +54,15 @@ class HfConfig {
   StatusOr<std::optional<double>> OptionalNumber(const FieldNames& names) const;
   StatusOr<std::optional<bool>> OptionalBool(const FieldNames& names) const;
   StatusOr<std::optional<std::string>> OptionalString(const FieldNames& names) const;
+  // The object that a field holds, to be read in the same way.
+  StatusOr<std::optional<HfConfig>> OptionalObject(const FieldNames& names) const;
   // First element of "architectures". Only of the section that is read: the top level of a nested
   // file names the composed model, not this part of it.
   StatusOr<std::optional<std::string>> Architecture() const;
 
   // What several families ask in the same words. An absent field passes, or gives `fallback`.
   StatusOr<double> Number(const FieldNames& names, double fallback) const;
+  StatusOr<double> Positive(const FieldNames& names, std::optional<double> fallback) const;
   StatusOr<double> Probability(const FieldNames& names, double fallback) const;
   Status Choice(const FieldNames& names, std::string_view only) const;  // one string is known
   Status Flag(const FieldNames& names, bool only) const;                // one value is known
@@ -82,6 +85,7 @@ class HfConfig {
   nlohmann::json document_;
   std::string origin_;
   std::string section_;
+  bool has_section_ = false;  // the fields are those of "text_config"
   std::string model_type_;
 };
 

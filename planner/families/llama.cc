@@ -6,6 +6,7 @@
 
 #include "planner/families/hf_config.h"
 #include "planner/families/module_builder.h"
+#include "planner/families/rotary.h"
 #include "proto/model.pb.h"
 
 namespace foreshard {
@@ -179,7 +180,9 @@ void AddDecoder(pb::Module& root, const LlamaSizes& s) {
 StatusOr<pb::Model> LlamaModel(const HfConfig& config) {
   ASSIGN_OR_RETURN(const LlamaSizes sizes, ReadSizes(config));
   pb::Model model = CausalLanguageModel("llama", "LlamaDecoderLayer", sizes.vocab);
-  model.mutable_rotary()->set_head_dim(sizes.head_dim);
+  RETURN_IF_ERROR(ReadRotary(config, sizes.head_dim, model.mutable_rotary()));
+  ASSIGN_OR_RETURN(const double range, config.Number({"initializer_range"}, 0));
+  model.set_initializer_range(range);
   pb::Module& root = *model.mutable_root();
   MakeComposite(root, "LlamaForCausalLM", {"input_ids"});
   AddDecoder(root, sizes);

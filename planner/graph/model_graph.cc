@@ -81,7 +81,7 @@ class Flattener {
     if (numel > 1e14) return InvalidInput(fmt::format("{}: {} elements are too many", path, numel));
     const Dims shape(std::span(p.shape().data(), static_cast<size_t>(p.shape_size())));
     parameter_by_path_[path] = static_cast<int>(graph_.parameters.size());
-    graph_.parameters.push_back({path, shape, p.frozen(), module, {}});
+    graph_.parameters.push_back({path, shape, p.frozen(), module, {}, &p});
     return OkStatus();
   }
 

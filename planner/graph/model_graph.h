@@ -30,6 +30,7 @@ struct GraphParameter {
   bool frozen = false;
   int module = kNone;
   std::vector<std::string> shared_with;  // other paths of the same tensor, named_parameters order
+  const pb::ModelParameter* source = nullptr;  // borrowed from the pb::Model
 };
 
 enum class OpKind {

@@ -93,6 +93,10 @@ class PlanBuilder {
   pb::Op& Issue(StreamId stream, std::span<const BufferId> in, std::span<const BufferId> out);
   // Notes which version of each operand the op reads, where one was written more than once.
   void AddVersions(pb::Op& op) const;
+  // The op issued last draws these random numbers.
+  void SetRandom(int random) {
+    segment_->mutable_ops(segment_->ops_size() - 1)->set_random(random);
+  }
   OpId last_op() const { return static_cast<OpId>(segment_->ops_size()) - 1; }
 
   // The index of the kernel with these types in the plan's table, added at first use.

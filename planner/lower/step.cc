@@ -1,9 +1,11 @@
 #include "planner/lower/step.h"
 
 #include "planner/eager/ops.h"
+#include "planner/lower/facts.h"
 #include "planner/lower/forward.h"
 #include "planner/lower/fsdp2.h"
 #include "planner/lower/optimizer.h"
+#include "proto/oplib/workspace.h"
 
 namespace foreshard {
 namespace {
@@ -29,6 +31,7 @@ class StepLowering {
     AddTables();
     std::vector<UnitLayout> layouts =
         LayOut(graph_, units_, d_.world_size, d_.original, streams_.compute, builder_);
+    AddInitialValues(model_, graph_, builder_.plan());
     Eager eager(builder_, streams_.compute);
     eager.set_cast_leaf_gradients(d_.behaviour.casts_leaf_gradients);
     if (model_.vocab_size() > 0) {
@@ -113,6 +116,7 @@ class StepLowering {
         builder_.SetModule(static_cast<int>(m));
         const BufferId buffer = builder_.AddResident(Numel(shape) * SizeOf(DType::kFp32),
                                                      pb::MODULE_BUFFER, streams_.compute);
+        AddModuleBuffer(model_, graph_.modules[m].path, b, buffer, builder_.plan());
         if (b.name() == "inv_freq") {
           forward.SetInverseFrequencies(eager.External(buffer, DType::kFp32, {1, 1, shape[0]}));
         }
@@ -123,7 +127,11 @@ class StepLowering {
   void AddWorkspace() {
     builder_.SetModule(-1);
     if (!d_.profile->library_workspaces) return;
-    builder_.AddResident(CublasWorkspaceBytes(d_.arch), pb::WORKSPACE, streams_.compute);
+    const int64_t bytes = oplib::WorkspaceBytes("cublas", d_.arch).value();
+    pb::Workspace& row = *builder_.plan().add_workspaces();
+    row.set_library("cublas");
+    row.set_arch(d_.arch);
+    row.set_buffer(builder_.AddResident(bytes, pb::WORKSPACE, streams_.compute));
   }
 
   // The loss is computed outside the model; the model's output is not held beyond its use.
@@ -142,6 +150,7 @@ class StepLowering {
       loss = d_.profile->cross_entropy(eager, rows, labels);
     }
     eager.set_in_loss(false);
+    builder_.plan().set_loss(eager.buffer(loss));
     return loss;
   }
 
@@ -171,11 +180,6 @@ class StepLowering {
 };
 
 }  // namespace
-
-int64_t CublasWorkspaceBytes(const std::string& arch) {
-  const bool before_hopper = arch.starts_with("sm") && arch.size() == 4 && arch < "sm90";
-  return before_hopper ? 8519680 : 33554432;
-}
 
 void LowerStep(const pb::Model& model, const ModelGraph& graph, const std::vector<Unit>& units,
                const StepDecisions& decisions, pb::Plan& plan) {

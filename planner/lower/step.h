@@ -24,10 +24,6 @@ struct StepDecisions {
   std::string arch;
 };
 
-// What cuBLAS takes from the caching allocator for the stream it runs on, by PyTorch's defaults:
-// 2 x 4 MiB + 8 x 16 KiB before Hopper (":4096:2:16:8"), 32 MiB from sm90 on.
-int64_t CublasWorkspaceBytes(const std::string& arch);
-
 // Fills the plan's tables, segments and programs. REQUIRES: the graph has an output that needs a
 // gradient and, for the cross-entropies, a vocabulary dimension.
 void LowerStep(const pb::Model& model, const ModelGraph& graph, const std::vector<Unit>& units,

@@ -25,14 +25,14 @@ Tensor Math(Eager& e, const Tensor& q, const Tensor& k, const Tensor& v, bool ca
 constexpr KernelProfile kProfiles[] = {
     {"torch-cuda", recipes::PythonRmsNorm, ops::FusedRmsNorm, DType::kFp32, false,
      recipes::PythonRope, recipes::PythonGeluNew, ops::FusedDropout,
-     Fused<AttentionKernel::kFlashCuda>, Fused<AttentionKernel::kEfficient>,
+     Fused<AttentionKernel::kFlashCuda>, true, Fused<AttentionKernel::kEfficient>,
      Math<ops::FusedDropout>, recipes::CrossEntropy, true},
     {"torch-cpu", recipes::PythonRmsNorm, recipes::CompositeRmsNorm, DType::kFp32, true,
      recipes::PythonRope, recipes::PythonGeluNew, ops::CompositeDropout,
-     Fused<AttentionKernel::kFlashCpu>, nullptr, Math<ops::CompositeDropout>, recipes::CrossEntropy,
-     false},
+     Fused<AttentionKernel::kFlashCpu>, false, nullptr, Math<ops::CompositeDropout>,
+     recipes::CrossEntropy, false},
     {"foreshard", ops::FusedRmsNorm, ops::FusedRmsNorm, DType::kFp32, false, ops::FusedRope,
-     ops::GeluTanh, ops::FusedDropout, Fused<AttentionKernel::kFlash>, nullptr,
+     ops::GeluTanh, ops::FusedDropout, Fused<AttentionKernel::kFlash>, true, nullptr,
      Math<ops::FusedDropout>, ops::FusedCrossEntropy, false},
 };
 
@@ -52,8 +52,13 @@ StatusOr<const KernelProfile*> FindProfile(const std::string& name) {
 namespace {
 
 // The name that PyTorch's dispatcher settles on. `reason` says which of its rules decided.
-std::string PickAttention(const KernelProfile& profile, DType dtype, bool grouped, int64_t head_dim,
+std::string PickAttention(const KernelProfile& profile, const AttentionNeeds& needs,
                           std::string* reason) {
+  const auto& [dtype, grouped, head_dim, drops] = needs;
+  if (drops && !profile.flash_drops) {
+    *reason = fmt::format("the fused kernel of {} takes no dropout", profile.name);
+    return "math";
+  }
   if (profile.name != "torch-cuda") {
     *reason = fmt::format("{} has one fused kernel for every dtype", profile.name);
     return "flash";
@@ -76,12 +81,10 @@ std::string PickAttention(const KernelProfile& profile, DType dtype, bool groupe
 }  // namespace
 
 StatusOr<AttentionChoice> ChooseAttention(const KernelProfile& profile,
-                                          const std::string& requested, DType dtype, bool grouped,
-                                          int64_t head_dim) {
+                                          const std::string& requested,
+                                          const AttentionNeeds& needs) {
   AttentionChoice choice;
-  choice.name = requested == "auto"
-                    ? PickAttention(profile, dtype, grouped, head_dim, &choice.reason)
-                    : requested;
+  choice.name = requested == "auto" ? PickAttention(profile, needs, &choice.reason) : requested;
   if (choice.name == "flash") {
     choice.run = profile.flash;
   } else if (choice.name == "efficient") {
@@ -95,6 +98,10 @@ StatusOr<AttentionChoice> ChooseAttention(const KernelProfile& profile,
   if (choice.run == nullptr) {
     return InvalidArgument(fmt::format("kernel profile {} has no {} attention; use flash or math",
                                        profile.name, choice.name));
+  }
+  if (choice.name == "flash" && needs.drops && !profile.flash_drops) {
+    return InvalidArgument(
+        fmt::format("kernel profile {}: flash attention takes no dropout; use math", profile.name));
   }
   return choice;
 }

@@ -30,6 +30,7 @@ struct KernelProfile {
   Activation gelu_new;  // written out in Python by transformers
   Dropout dropout;
   Attention flash;
+  bool flash_drops;     // it can drop attention probabilities
   Attention efficient;  // nullptr where there is none
   Attention math;
   Loss cross_entropy;       // of logits [M, V] in whatever dtype they come
@@ -47,11 +48,19 @@ struct AttentionChoice {
   std::string reason;  // non-empty when it was left to `auto`
 };
 
+// What a model asks of its attention.
+struct AttentionNeeds {
+  DType dtype = DType::kBf16;
+  bool grouped = false;  // fewer key heads than query heads
+  int64_t head_dim = 0;  // the largest
+  bool drops = false;    // probabilities are dropped out
+};
+
 // `requested` is auto, flash, efficient or math. `auto` picks what PyTorch's dispatcher picks for
-// unmasked or causal attention of this dtype and shape.
+// unmasked or causal attention. kInvalidArgument for a kernel that does not exist or cannot drop.
 StatusOr<AttentionChoice> ChooseAttention(const KernelProfile& profile,
-                                          const std::string& requested, DType dtype, bool grouped,
-                                          int64_t head_dim);
+                                          const std::string& requested,
+                                          const AttentionNeeds& needs);
 
 // Recipes shared by the profile tables (profiles/recipes.cc).
 namespace recipes {

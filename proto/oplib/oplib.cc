@@ -140,6 +140,12 @@ const KernelInfo* Find(std::string_view name) {
   return it == kByName->end() ? nullptr : it->second;
 }
 
+bool Draws(const pb::Kernel& kernel) {
+  if (kernel.has_attention()) return kernel.attention().dropout() > 0;
+  // dropout_backward reads the mask.
+  return (kernel.name() == "dropout" || kernel.name() == "dropout_mask") && kernel.scalar() > 0;
+}
+
 Status Complete(pb::Kernel& kernel) {
   const KernelInfo* info = Find(kernel.name());
   if (info == nullptr) {

@@ -38,6 +38,9 @@ const KernelInfo* Find(std::string_view name);
 
 std::span<const KernelInfo> All();
 
+// Whether the kernel draws random numbers: it drops with a probability above 0.
+bool Draws(const pb::Kernel& kernel);
+
 // Checks name, counts and shapes, then sets the kernel's flops, bytes and matmul fields.
 Status Complete(pb::Kernel& kernel);
 

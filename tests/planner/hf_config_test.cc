@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 namespace foreshard {
@@ -98,6 +99,33 @@ TEST(HfConfig, RefusesValuesOfTheWrongType) {
             "c.json: /tie: found 1, expected true or false");
   EXPECT_EQ(config.OptionalString({"act"}).status().message(),
             "c.json: /act: found 2, expected a string");
+}
+
+TEST(HfConfig, ReadsAnObjectLikeTheConfigItself) {
+  const HfConfig config = Config(
+      R"({"model_type": "llama", "hidden_size": 8, "rope": {"n": 3, "s": "x"}, "no": null,
+          "deep": {"a": {}}, "text": "x"})");
+  const auto rope = config.OptionalObject({"rope"});
+  ASSERT_TRUE(rope.ok() && *rope);
+  EXPECT_EQ(*(*rope)->Size({"n"}), 3);
+  EXPECT_EQ((*rope)->Size({"s"}).status().message(),
+            "c.json: /rope/s: found \"x\", expected an integer from 1 to 2147483647");
+  EXPECT_FALSE(*config.OptionalObject({"no"}));
+  for (const char* name : {"deep", "text"}) {
+    EXPECT_THAT(config.OptionalObject({name}).status().message(),
+                testing::HasSubstr("expected an object of plain values"));
+  }
+}
+
+TEST(HfConfig, PositiveNumbersAreAboveZero) {
+  const HfConfig config =
+      Config(R"({"model_type": "llama", "hidden_size": 8, "zero": 0, "half": 0.5})");
+  EXPECT_EQ(*config.Positive({"half"}, std::nullopt), 0.5);
+  EXPECT_EQ(*config.Positive({"absent"}, 3), 3);
+  for (const char* name : {"zero", "absent"}) {
+    EXPECT_THAT(config.Positive({name}, std::nullopt).status().message(),
+                testing::HasSubstr("expected a number above 0"));
+  }
 }
 
 TEST(HfConfig, ReadsTheNestedTextConfig) {

@@ -173,24 +173,27 @@ struct Choice {
   DType dtype;
   bool grouped;
   int64_t head_dim;
+  bool drops;
   const char* expected;
   const char* reason;
 };
 
-TEST(AttentionChoice, AutoFollowsDtypeHeadsAndHeadSize) {
+TEST(AttentionChoice, AutoFollowsDtypeHeadsHeadSizeAndDropout) {
   constexpr Choice kChoices[] = {
-      {"torch-cuda", DType::kBf16, false, 128, "flash", "bf16 with heads of 128"},
-      {"torch-cuda", DType::kBf16, true, 256, "flash", "bf16 with heads of 256"},
-      {"torch-cuda", DType::kFp32, false, 128, "efficient", "flash takes no fp32"},
-      {"torch-cuda", DType::kFp32, true, 128, "math", "takes no grouped heads"},
-      {"torch-cuda", DType::kBf16, false, 512, "efficient", "heads of 512 exceed flash's 256"},
-      {"torch-cuda", DType::kBf16, true, 512, "math", "heads of 512 exceed flash's 256"},
-      {"torch-cpu", DType::kFp32, true, 128, "flash", "one fused kernel for every dtype"},
-      {"foreshard", DType::kFp32, true, 512, "flash", "one fused kernel for every dtype"},
+      {"torch-cuda", DType::kBf16, false, 128, false, "flash", "bf16 with heads of 128"},
+      {"torch-cuda", DType::kBf16, true, 256, true, "flash", "bf16 with heads of 256"},
+      {"torch-cuda", DType::kFp32, false, 128, true, "efficient", "flash takes no fp32"},
+      {"torch-cuda", DType::kFp32, true, 128, false, "math", "takes no grouped heads"},
+      {"torch-cuda", DType::kBf16, false, 512, false, "efficient",
+       "heads of 512 exceed flash's 256"},
+      {"torch-cuda", DType::kBf16, true, 512, false, "math", "heads of 512 exceed flash's 256"},
+      {"torch-cpu", DType::kFp32, true, 128, false, "flash", "one fused kernel for every dtype"},
+      {"torch-cpu", DType::kBf16, false, 64, true, "math", "of torch-cpu takes no dropout"},
+      {"foreshard", DType::kFp32, true, 512, true, "flash", "one fused kernel for every dtype"},
   };
   for (const Choice& c : kChoices) {
-    const auto choice =
-        ChooseAttention(**FindProfile(c.profile), "auto", c.dtype, c.grouped, c.head_dim);
+    const auto choice = ChooseAttention(**FindProfile(c.profile), "auto",
+                                        {c.dtype, c.grouped, c.head_dim, c.drops});
     ASSERT_TRUE(choice.ok()) << choice.status().message();
     EXPECT_EQ(choice->name, c.expected) << c.profile << " " << c.reason;
     EXPECT_THAT(choice->reason, HasSubstr(c.reason));
@@ -199,8 +202,7 @@ TEST(AttentionChoice, AutoFollowsDtypeHeadsAndHeadSize) {
 
 TEST(AttentionChoice, AskedForKernelsNeedNoReason) {
   for (const char* name : {"flash", "efficient", "math"}) {
-    const auto choice =
-        ChooseAttention(**FindProfile("torch-cuda"), name, DType::kBf16, false, 128);
+    const auto choice = ChooseAttention(**FindProfile("torch-cuda"), name, {.head_dim = 128});
     ASSERT_TRUE(choice.ok());
     EXPECT_EQ(choice->name, name);
     EXPECT_EQ(choice->reason, "");
@@ -209,11 +211,18 @@ TEST(AttentionChoice, AskedForKernelsNeedNoReason) {
 
 TEST(AttentionChoice, RefusesKernelsThatTheProfileLacks) {
   for (const char* profile : {"torch-cpu", "foreshard"}) {
-    const auto choice =
-        ChooseAttention(**FindProfile(profile), "efficient", DType::kBf16, false, 128);
+    const auto choice = ChooseAttention(**FindProfile(profile), "efficient", {.head_dim = 128});
     ASSERT_FALSE(choice.ok());
     EXPECT_THAT(choice.status().message(), HasSubstr("has no efficient attention"));
   }
+}
+
+TEST(AttentionChoice, RefusesAKernelThatCannotDrop) {
+  const AttentionNeeds drops{.head_dim = 64, .drops = true};
+  const auto choice = ChooseAttention(**FindProfile("torch-cpu"), "flash", drops);
+  ASSERT_FALSE(choice.ok());
+  EXPECT_THAT(choice.status().message(), HasSubstr("flash attention takes no dropout; use math"));
+  EXPECT_TRUE(ChooseAttention(**FindProfile("torch-cuda"), "flash", drops).ok());
 }
 
 TEST(AttentionChoice, IsRecordedInThePlan) {

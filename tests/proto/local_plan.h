@@ -1,4 +1,5 @@
 // A plan of one unit of two parameters on one rank: nothing is gathered or reduced, all is copied.
+// It has what an executor must know: values of a model buffer, a workspace, a loss, random numbers.
 #pragma once
 
 #include <string_view>
@@ -6,7 +7,7 @@
 namespace foreshard {
 
 inline constexpr std::string_view kLocalPlan = R"pb(
-  header { format_version: 1 tool_version: "test" model_name: "one" parameter_count: 8 }
+  header { format_version: 2 tool_version: "test" model_name: "one" parameter_count: 8 }
   decisions { torch: "2.15" original_dtype: FP32 param_dtype: BF16 reduce_dtype: FP32 }
   mesh { world_size: 1 shard_size: 1 replicate_size: 1 }
   modules { path: "" class: "Model" }
@@ -16,6 +17,7 @@ inline constexpr std::string_view kLocalPlan = R"pb(
     unit: 0
     sharded_buffer: 0
     padded_shard_numel: 6
+    initial { normal: 0.02 }
   }
   parameters {
     path: "b"
@@ -25,6 +27,7 @@ inline constexpr std::string_view kLocalPlan = R"pb(
     sharded_buffer: 1
     shard_offset: 6
     padded_shard_numel: 2
+    initial { normal: 0.02 }
   }
   units {
     name: "<root>"
@@ -35,6 +38,15 @@ inline constexpr std::string_view kLocalPlan = R"pb(
     grad_padded_shard_numel: 6
     gathered_numel: 8
   }
+  module_buffers {
+    path: "inv_freq"
+    buffer: 9
+    dtype: FP32
+    shape: 2
+    rotary { theta: 10000 }
+  }
+  workspaces { library: "cublas" arch: "sm80" buffer: 10 }
+  loss: 12
   streams { name: "compute" role: COMPUTE }
   streams { name: "reduce" role: REDUCE priority: -1 }
   kernels {
@@ -48,6 +60,24 @@ inline constexpr std::string_view kLocalPlan = R"pb(
       shape: [ 2, 3 ]
     }
   }
+  kernels {
+    name: "cos"
+    operands { dtype: FP32 shape: 2 }
+    results { dtype: FP32 shape: 2 }
+  }
+  kernels {
+    name: "sum_all"
+    operands {
+      dtype: BF16
+      shape: [ 2, 3 ]
+    }
+    results { dtype: FP32 }
+  }
+  kernels {
+    name: "dropout_mask"
+    results { dtype: BF16 shape: 2 }
+    scalar: 0.5
+  }
   buffers { bytes: 24 category: SHARDED_PARAM unit: 0 }
   buffers { bytes: 8 category: SHARDED_PARAM unit: 0 }
   buffers { bytes: 12 category: CAST unit: 0 }                    # 2
@@ -57,7 +87,12 @@ inline constexpr std::string_view kLocalPlan = R"pb(
   buffers { bytes: 12 category: UNSHARDED_GRAD unit: 0 }          # 6
   buffers { bytes: 24 category: RS_INPUT unit: 0 }                # 7
   buffers { bytes: 24 category: SHARDED_GRAD stream: 1 unit: 0 }  # 8
-  resident: [ 0, 1 ]
+  buffers { bytes: 8 category: MODULE_BUFFER }                    # 9
+  buffers { bytes: 8519680 category: WORKSPACE }                  # 10
+  buffers { bytes: 8 category: TEMP }                             # 11
+  buffers { bytes: 4 category: ACTIVATION }                       # 12
+  buffers { bytes: 4 category: TEMP }                             # 13
+  resident: [ 0, 1, 9, 10 ]
   segments {
     name: "step"
     ops {
@@ -105,6 +140,38 @@ inline constexpr std::string_view kLocalPlan = R"pb(
     ops {
       # 4
       stream: 0
+      allocs: 11
+      in: 9
+      out: 11
+      frees: 11
+      module: 0
+      phase: FORWARD
+      compute { kernel: 1 }
+    }
+    ops {
+      # 5
+      stream: 0
+      allocs: 12
+      in: 3
+      out: 12
+      module: 0
+      phase: FORWARD
+      compute { kernel: 2 }
+    }
+    ops {
+      # 6
+      stream: 0
+      allocs: 13
+      out: 13
+      frees: 13
+      module: 0
+      phase: FORWARD
+      random: 7
+      compute { kernel: 3 }
+    }
+    ops {
+      # 7
+      stream: 0
       allocs: 6
       in: 3
       out: 6
@@ -113,13 +180,13 @@ inline constexpr std::string_view kLocalPlan = R"pb(
       compute { kernel: 0 }
     }
     ops {
-      frees: [ 3, 5 ]
+      frees: [ 3, 5, 12 ]
       unit: 0
       phase: BACKWARD
       reshard {}
-    }  # 5
+    }  # 8
     ops {
-      # 6
+      # 9
       stream: 0
       allocs: 7
       in: 6
@@ -130,9 +197,9 @@ inline constexpr std::string_view kLocalPlan = R"pb(
       reduce_copy_in { elems_in: 6 elems_out: 6 from: BF16 to: FP32 }
     }
     ops {
-      # 7
+      # 10
       stream: 1
-      waits: 6
+      waits: 9
       allocs: 8
       in: 7
       out: 8
@@ -141,7 +208,7 @@ inline constexpr std::string_view kLocalPlan = R"pb(
       local_reduce { elems: 6 dtype: FP32 }
     }
     ops {
-      # 8
+      # 11
       stream: 1
       in: 8
       unit: 0
@@ -152,12 +219,12 @@ inline constexpr std::string_view kLocalPlan = R"pb(
       stream: 0
       phase: BACKWARD
       stream_wait { on: 1 }
-    }  # 9
+    }  # 12
     ops {
       frees: [ 7, 8 ]
       phase: ZERO_GRAD
       zero_grad {}
-    }  # 10
+    }  # 13
   }
   programs {
     name: "first"

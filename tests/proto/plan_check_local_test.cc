@@ -5,21 +5,12 @@
 
 #include <string>
 
-#include "proto/io.h"
 #include "proto/plan.pb.h"
 #include "proto/plan_check.h"
-#include "tests/proto/local_plan.h"
 #include "tests/proto/plan_mutation.h"
 
 namespace foreshard {
 namespace {
-
-pb::Plan LocalPlan() {
-  pb::Plan plan;
-  const Status parsed = ParseText(kLocalPlan, "local_plan.h", plan);
-  EXPECT_TRUE(parsed.ok()) << parsed.message();
-  return plan;
-}
 
 TEST(LocalPlan, IsAccepted) {
   const Status status = CheckPlan(LocalPlan());
@@ -35,7 +26,7 @@ TEST(LocalPlan, ShardsOfTheComputeDtypeNeedNoCast) {
   step.mutable_ops(1)->set_in(0, 0);
   step.mutable_ops(3)->set_in(0, 1);
   step.mutable_ops(3)->clear_frees();
-  step.mutable_ops(7)->set_waits(0, 4);
+  step.mutable_ops(10)->set_waits(0, 7);
   step.mutable_ops()->DeleteSubrange(2, 1);
   step.mutable_ops()->DeleteSubrange(0, 1);
   const Status status = CheckPlan(plan);
@@ -51,7 +42,6 @@ TEST(LocalPlan, OneParameterIsTheWholeUnitForAGatherToo) {
   plan.mutable_parameters()->RemoveLast();
   plan.mutable_buffers(5)->set_category(pb::AG_OUTPUT);
   plan.mutable_buffers(5)->set_bytes(12);
-  plan.mutable_resident()->RemoveLast();
   pb::Group& group = *plan.add_groups();
   group.set_size(1);
   group.set_stride(1);
@@ -101,7 +91,7 @@ void CutInTwo(pb::Plan& p) {
 const Mutation kLocal[] = {
     {"GatherInALargerGroup", "gather", "op 1 (local_gather, <root>): is for groups of one rank",
      CutInTwo},
-    {"ReduceInALargerGroup", "reduce", "op 7 (local_reduce, <root>): is for groups of one rank",
+    {"ReduceInALargerGroup", "reduce", "op 10 (local_reduce, <root>): is for groups of one rank",
      [](pb::Plan& p) {
        CutInTwo(p);
        for (const int op : {1, 3}) Step(p, op)->mutable_stream_wait();
@@ -156,21 +146,21 @@ const Mutation kLocal[] = {
      }},
     {"NeverReduced", "reduce", "unit \"<root>\" is gathered but never reduced",
      [](pb::Plan& p) {
-       Step(p, 8)->mutable_stream_wait();
-       Step(p, 7)->mutable_stream_wait();
+       Step(p, 11)->mutable_stream_wait();
+       Step(p, 10)->mutable_stream_wait();
      }},
-    {"ReducedTwice", "reduce", "op 8 (local_reduce, <root>): unit \"<root>\" is reduced twice",
+    {"ReducedTwice", "reduce", "op 11 (local_reduce, <root>): unit \"<root>\" is reduced twice",
      [](pb::Plan& p) {
-       *Step(p, 8) = *Step(p, 7);
-       Step(p, 8)->clear_allocs();
+       *Step(p, 11) = *Step(p, 10);
+       Step(p, 11)->clear_allocs();
      }},
-    {"ReduceSize", "collective", "op 7 (local_reduce, <root>): buffer 7 has 24 bytes",
-     [](pb::Plan& p) { Step(p, 7)->mutable_local_reduce()->set_dtype(pb::BF16); }},
-    {"ReduceOfAShard", "reduce", "op 7 (local_reduce, <root>): reads buffer 0",
-     [](pb::Plan& p) { Step(p, 7)->set_in(0, 0); }},
+    {"ReduceSize", "collective", "op 10 (local_reduce, <root>): buffer 7 has 24 bytes",
+     [](pb::Plan& p) { Step(p, 10)->mutable_local_reduce()->set_dtype(pb::BF16); }},
+    {"ReduceOfAShard", "reduce", "op 10 (local_reduce, <root>): reads buffer 0",
+     [](pb::Plan& p) { Step(p, 10)->set_in(0, 0); }},
     {"ReduceCategory", "category", "writes buffer 8 of category TEMP, expected RS_OUTPUT",
      [](pb::Plan& p) { p.mutable_buffers(8)->set_category(pb::TEMP); }},
-    {"ReduceUnit", "unit", "op 7 (local_reduce)", [](pb::Plan& p) { Step(p, 7)->clear_unit(); }},
+    {"ReduceUnit", "unit", "op 10 (local_reduce)", [](pb::Plan& p) { Step(p, 10)->clear_unit(); }},
     {"ReadUnwritten", "gather", "which no copy_out or local_gather of its unit has written last",
      [](pb::Plan& p) {
        Step(p, 1)->clear_kind();

@@ -37,8 +37,10 @@ class BrokenPlan : public ::testing::TestWithParam<Mutation> {};
 TEST_P(BrokenPlan, IsRefusedByItsRule) { ExpectRefused(GetParam()); }
 
 const Mutation kTables[] = {
-    {"Version", "version", "format version 2",
-     [](pb::Plan& p) { p.mutable_header()->set_format_version(2); }},
+    {"OldVersion", "version", "format version 1, this program reads 2; write the plan again",
+     [](pb::Plan& p) { p.mutable_header()->set_format_version(1); }},
+    {"NewVersion", "version", "format version 3",
+     [](pb::Plan& p) { p.mutable_header()->set_format_version(3); }},
     {"MeshProduct", "mesh", "is not world_size 3",
      [](pb::Plan& p) { p.mutable_mesh()->set_world_size(3); }},
     {"MeshNegative", "mesh", "shard_size -1",

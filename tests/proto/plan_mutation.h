@@ -1,4 +1,4 @@
-// Minimal changes of the hand-written plan, each with the rule that must refuse it.
+// Minimal changes of the hand-written plans, each with the rule that must refuse it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 #include "proto/io.h"
 #include "proto/plan.pb.h"
 #include "proto/plan_check.h"
+#include "tests/proto/local_plan.h"
 #include "tests/proto/small_plan.h"
 
 namespace foreshard {
@@ -18,6 +19,13 @@ namespace foreshard {
 inline pb::Plan SmallPlan() {
   pb::Plan plan;
   const Status parsed = ParseText(kSmallPlan, "small_plan.h", plan);
+  EXPECT_TRUE(parsed.ok()) << parsed.message();
+  return plan;
+}
+
+inline pb::Plan LocalPlan() {
+  pb::Plan plan;
+  const Status parsed = ParseText(kLocalPlan, "local_plan.h", plan);
   EXPECT_TRUE(parsed.ok()) << parsed.message();
   return plan;
 }

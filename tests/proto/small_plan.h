@@ -7,7 +7,7 @@
 namespace foreshard {
 
 inline constexpr std::string_view kSmallPlan = R"pb(
-  header { format_version: 1 tool_version: "test" model_name: "two" parameter_count: 12 }
+  header { format_version: 2 tool_version: "test" model_name: "two" parameter_count: 12 }
   decisions {
     torch: "2.15"
     original_dtype: FP32
@@ -28,6 +28,7 @@ inline constexpr std::string_view kSmallPlan = R"pb(
     unit: 1
     sharded_buffer: 0
     padded_shard_numel: 4
+    initial { normal: 0.02 }
   }
   parameters {
     path: "weight"
@@ -35,6 +36,7 @@ inline constexpr std::string_view kSmallPlan = R"pb(
     unit: 0
     sharded_buffer: 1
     padded_shard_numel: 2
+    initial { normal: 0.02 }
   }
   parameters {
     path: "bias"
@@ -44,6 +46,7 @@ inline constexpr std::string_view kSmallPlan = R"pb(
     sharded_buffer: 2
     shard_offset: 2
     padded_shard_numel: 1
+    initial { normal: 0.02 }
   }
   units {
     name: "<root>"

@@ -79,6 +79,8 @@ int Places(const pb::Op& op, Mutation mutation, bool first, bool last) {
       return op.has_reduce_copy_in();
     case Mutation::kDropReduceScatter:
       return op.has_reduce_scatter() || op.has_local_reduce();
+    case Mutation::kDropRandom:
+      return op.has_random();
     case Mutation::kFreeEarlier:
       return first ? 0 : op.frees_size();
     case Mutation::kFreeLater:
@@ -117,6 +119,8 @@ void ChangeOp(pb::Segment& segment, Mutation mutation, const Site& site) {
       return EraseOp(segment, site.op);
     case Mutation::kDropGather:
       return EraseGather(segment, site.op);
+    case Mutation::kDropRandom:
+      return op.clear_random();
     case Mutation::kFreeEarlier:
       return move(*op.mutable_frees(), *segment.mutable_ops(site.op - 1)->mutable_frees());
     case Mutation::kFreeLater:
@@ -134,10 +138,11 @@ void ChangeOp(pb::Segment& segment, Mutation mutation, const Site& site) {
 
 std::string_view Name(Mutation mutation) {
   static constexpr std::string_view kNames[kMutations] = {
-      "drop a wait",       "drop a stream_wait",    "drop a gather",         "drop a copy_out",
-      "drop a reshard",    "drop a reduce_copy_in", "drop a reduce_scatter", "free one op earlier",
-      "free one op later", "allocate later",        "swap neighbours",       "shrink a buffer",
-      "grow a buffer",     "change a category"};
+      "drop a wait",           "drop a stream_wait",  "drop a gather",
+      "drop a copy_out",       "drop a reshard",      "drop a reduce_copy_in",
+      "drop a reduce_scatter", "drop random numbers", "free one op earlier",
+      "free one op later",     "allocate later",      "swap neighbours",
+      "shrink a buffer",       "grow a buffer",       "change a category"};
   return kNames[static_cast<int>(mutation)];
 }
 

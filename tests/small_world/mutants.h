@@ -16,6 +16,7 @@ enum class Mutation {
   kDropReshard,
   kDropReduceCopyIn,
   kDropReduceScatter,  // or local copy
+  kDropRandom,
   kFreeEarlier,
   kFreeLater,
   kAllocateLater,
@@ -24,7 +25,7 @@ enum class Mutation {
   kGrowBuffer,
   kChangeCategory,
 };
-inline constexpr int kMutations = 14;
+inline constexpr int kMutations = 15;
 
 std::string_view Name(Mutation mutation);
 

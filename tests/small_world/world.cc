@@ -6,6 +6,7 @@
 #include <functional>
 #include <random>
 
+#include "planner/families/gpt2.h"
 #include "planner/families/hf_config.h"
 #include "planner/families/llama.h"
 #include "proto/model.pb.h"
@@ -50,6 +51,7 @@ const std::vector<Move>& Moves() {
       Set("loss", "cross_entropy", &R::loss, "cross_entropy"),
       Set("loss", "sum_fp32", &R::loss, "sum_fp32"),
       Move{"tied", "true", [](SmallCase& c) { c.tied = true; }},
+      Move{"model", "gpt2", [](SmallCase& c) { c.gpt2 = true; }},
   };
   return moves;
 }
@@ -88,6 +90,16 @@ StatusOr<pb::Model> TinyLlama(int blocks, bool tied) {
                                                                       blocks, tied),
                                                           "tiny"));
   return LlamaModel(config);
+}
+
+// Its dropouts are those of GPT2Config: of embeddings, attention and residuals.
+StatusOr<pb::Model> TinyGpt2(int blocks, bool tied) {
+  ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(fmt::format(R"({{
+    "model_type": "gpt2", "n_embd": 20, "n_inner": 14, "n_head": 2, "n_layer": {}, "vocab_size": 11,
+    "n_positions": 16, "tie_word_embeddings": {}}})",
+                                                                      blocks, tied),
+                                                          "tiny"));
+  return Gpt2Model(config);
 }
 
 }  // namespace
@@ -131,7 +143,8 @@ std::vector<SmallCase> RandomSmallCases(size_t count, uint64_t seed) {
 }
 
 StatusOr<pb::Plan> PlanOfCase(const SmallCase& small) {
-  ASSIGN_OR_RETURN(const pb::Model model, TinyLlama(small.blocks, small.tied));
+  ASSIGN_OR_RETURN(const pb::Model model, small.gpt2 ? TinyGpt2(small.blocks, small.tied)
+                                                     : TinyLlama(small.blocks, small.tied));
   return MakePlan(model, small.request);
 }
 

@@ -17,6 +17,7 @@ struct SmallCase {
   std::string name;  // "every:2, 3 blocks, 4 ranks: torch=2.14 loss=sum_fp32"
   int blocks = 1;
   bool tied = false;  // the head's weight is the embedding's
+  bool gpt2 = false;  // with its dropouts, instead of a Llama
   PlanRequest request;
 };
 
