@@ -93,8 +93,7 @@ class Eager {
 
   // ---- kernels
   void Launch(std::string_view kernel, std::initializer_list<const Tensor*> in,
-              std::initializer_list<const Tensor*> out, const KernelAttr& attr = {},
-              int64_t scratch_bytes = 0);
+              std::initializer_list<const Tensor*> out, const KernelAttr& attr = {});
 
   // ---- autograd
   // Records a node if any input requires a gradient; returns null otherwise. The outputs then
