@@ -161,12 +161,15 @@ TEST_F(KernelBlocks, AttentionOverSeveralBlocksOfQueriesAndKeys) {
     TestAttention({2, 1, 300, 300, 16, causal});
     TestAttention({1, 1, 130, 600, 8, causal});
     TestAttention({2, 2, 600, 130, 8, causal});
+    TestAttention({4, 2, 200, 256, 8, causal});  // one block of keys
   }
 }
 
 TEST_F(KernelBlocks, AttentionOfLargeHeadsHasSmallerBlocks) {
   // 32768 / 700 = 46 queries and keys.
   for (const bool causal : {false, true}) TestAttention({2, 1, 100, 100, 700, causal});
+  // 109 keys but 64 queries, so that blocks do not begin together.
+  TestAttention({1, 1, 100, 300, 300, true});
 }
 
 }  // namespace
