@@ -4,25 +4,13 @@
 
 #include <algorithm>
 
+#include "exec/kernel_call.h"
 #include "exec/prepare_parts.h"
 #include "proto/plan.pb.h"
 #include "proto/run/program.h"
 
 namespace foreshard::exec {
 namespace {
-
-TensorView ViewOf(const pb::TensorType& type) {
-  TensorView view;
-  view.dtype = static_cast<DType>(type.dtype());
-  view.dims = type.shape_size();
-  int64_t contiguous = 1;
-  for (int i = view.dims - 1; i >= 0; --i) {
-    view.shape[i] = type.shape(i);
-    view.strides[i] = type.strides_size() > 0 ? type.strides(i) : contiguous;
-    contiguous *= type.shape(i);
-  }
-  return view;
-}
 
 StatusOr<PreparedKernel> PrepareKernel(const pb::Kernel& kernel) {
   PreparedKernel prepared;
@@ -33,16 +21,10 @@ StatusOr<PreparedKernel> PrepareKernel(const pb::Kernel& kernel) {
         return InvalidPlan(fmt::format("kernel {} has a tensor of {} dimensions, {} are the most",
                                        kernel.name(), type.shape_size(), kMaxDims));
       }
-      (types == &kernel.operands() ? prepared.in : prepared.out).push_back(ViewOf(type));
+      (types == &kernel.operands() ? prepared.in : prepared.out).push_back(ViewOf(type, nullptr));
     }
   }
-  KernelAttributes& a = prepared.attributes;
-  a.scalar = kernel.scalar();
-  a.eps = kernel.eps();
-  a.dim = kernel.dim();
-  a.slice = {kernel.slice().dim(), kernel.slice().start(), kernel.slice().length()};
-  a.attention = {kernel.attention().causal(), kernel.attention().scale(),
-                 kernel.attention().dropout()};
+  prepared.attributes = AttributesOf(kernel);
   return prepared;
 }
 

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "exec/cpu/kernel.h"
+#include "exec/tensor_view.h"
 #include "proto/base/dtype.h"
 #include "proto/base/status.h"
 

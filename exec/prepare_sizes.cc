@@ -4,15 +4,15 @@
 #include <algorithm>
 
 #include "exec/prepare_parts.h"
+#include "proto/oplib/oplib.h"
 #include "proto/oplib/rules.h"
+#include "proto/oplib/workspace.h"
 #include "proto/run/program.h"
 
 namespace foreshard::exec {
 namespace {
 
 constexpr int64_t kUnknown = -1;
-int64_t ScratchBytes(const pb::Kernel&) { return 0; }
-int64_t LibraryWorkspaceBytes(const std::string&, const std::string&) { return 0; }
 
 int64_t Size(pb::DType dtype) { return SizeOf(static_cast<DType>(dtype)); }
 
@@ -64,8 +64,12 @@ class Sizes {
       RETURN_IF_ERROR(Fills(row.buffer(), tensor(row)).At("module_buffers"));
     }
     for (const pb::Workspace& row : plan_.workspaces()) {
-      RETURN_IF_ERROR(Fills(row.buffer(), LibraryWorkspaceBytes(row.library(), row.arch()))
-                          .At("workspaces"));
+      const auto bytes = oplib::WorkspaceBytes(row.library(), row.arch());
+      if (!bytes) {
+        return InvalidPlan(
+            fmt::format("workspaces: nobody knows what {} takes on {}", row.library(), row.arch()));
+      }
+      RETURN_IF_ERROR(Fills(row.buffer(), *bytes).At("workspaces"));
     }
     for (const int buffer : plan_.resident()) {
       if (bytes_[buffer] != kUnknown) continue;
@@ -83,7 +87,7 @@ class Sizes {
       bytes = std::max(bytes, Extent(kernel.results(i), 0));
     }
     for (const int buffer : ScratchOf(op)) {
-      RETURN_IF_ERROR(Fills(buffer, ScratchBytes(kernel)));
+      RETURN_IF_ERROR(Fills(buffer, oplib::Find(kernel.name())->scratch(kernel)));
     }
     return OkStatus();
   }

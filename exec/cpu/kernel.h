@@ -1,42 +1,14 @@
 // What a CPU kernel is: a function on typed views of memory, one for each row of the op library.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
-#include "proto/base/dtype.h"
+#include "exec/tensor_view.h"
 
 namespace foreshard::exec {
-
-inline constexpr int kMaxDims = 6;
-
-// A tensor in memory that somebody else owns. Element (i, j, ...) is at data + (i * strides[0] +
-// j * strides[1] + ...) elements; strides may be 0 (expanded) or permuted.
-struct TensorView {
-  DType dtype = DType::kFp32;
-  int dims = 0;
-  std::array<int64_t, kMaxDims> shape{};
-  std::array<int64_t, kMaxDims> strides{};  // elements
-  void* data = nullptr;
-};
-
-// The attributes of a plan's kernel; those that its row does not use are 0.
-struct KernelAttributes {
-  double scalar = 0;
-  double eps = 0;
-  int64_t dim = 0;
-  struct {
-    int64_t dim = 0, start = 0, length = 0;
-  } slice;
-  struct {
-    bool causal = false;
-    double scale = 0;
-    double dropout = 0;  // probability
-  } attention;
-};
 
 struct KernelCall {
   std::span<const TensorView> in;   // operands

@@ -1,6 +1,7 @@
 #include "planner/eager/eager.h"
 
 #include "planner/eager/ops.h"
+#include "proto/oplib/oplib.h"
 
 namespace foreshard {
 
@@ -84,8 +85,7 @@ bool Eager::IsSoleReference(const Tensor& t) const {
 }
 
 void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*> in,
-                   std::initializer_list<const Tensor*> out, const KernelAttr& attr,
-                   int64_t scratch_bytes) {
+                   std::initializer_list<const Tensor*> out, const KernelAttr& attr) {
   operand_specs_.clear();
   result_specs_.clear();
   in_buffers_.clear();
@@ -102,6 +102,7 @@ void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*>
     out_buffers_.push_back(buffer(*t));
   }
   const int index = builder_.Kernel(kernel, operand_specs_, result_specs_, attr);
+  const int64_t scratch_bytes = oplib::Find(kernel)->scratch(builder_.plan().kernels(index));
   BufferId scratch = -1;
   if (scratch_bytes > 0) scratch = builder_.Allocate(scratch_bytes, pb::WORKSPACE, stream_);
   pb::Op& op = builder_.Issue(stream_, in_buffers_, out_buffers_);

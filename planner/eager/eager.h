@@ -94,8 +94,7 @@ class Eager {
 
   // ---- kernels
   void Launch(std::string_view kernel, std::initializer_list<const Tensor*> in,
-              std::initializer_list<const Tensor*> out, const KernelAttr& attr = {},
-              int64_t scratch_bytes = 0);
+              std::initializer_list<const Tensor*> out, const KernelAttr& attr = {});
 
   // The op launched last draws `random`, or numbers that no other op has drawn. Returns which.
   int Draw(int random = -1);

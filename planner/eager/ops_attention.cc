@@ -1,4 +1,4 @@
-// Fused attention kernels: what each saves beside q, k and v, and the scratch its backward takes.
+// Fused attention kernels: what each saves beside q, k and v.
 #include <cmath>
 
 #include "planner/eager/ops.h"
@@ -11,17 +11,6 @@ int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 // [B, H, T, D] laid out as [B, T, H, D], as the kernels write their results.
 Dims TokenMajor(const Dims& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; }
 
-// What FlashAttention-2's CUDA backward allocates: an fp32 accumulator of dq with the rows rounded
-// to 128 and the head size to 32, the row sums of dout * out, and for grouped heads dk and dv at
-// the size of the query heads.
-int64_t FlashBackwardScratch(const Tensor& q, const Tensor& k) {
-  const Dims& s = q.shape();
-  const int64_t rows = RoundUp(s[2], 128);
-  int64_t bytes = s[0] * s[1] * rows * RoundUp(s[3], 32) * 4 + s[0] * s[1] * rows * 4;
-  if (k.shape()[1] != s[1]) bytes += 2 * s[0] * k.shape()[2] * s[1] * s[3] * SizeOf(q.dtype());
-  return bytes;
-}
-
 struct Variant {
   const char* forward;
   const char* backward;
@@ -29,18 +18,16 @@ struct Variant {
   DType seed_dtype;
   int seed_words;     // elements of the first of two seed tensors
   int64_t row_round;  // rows of the log-sum-exp are rounded to this
-  bool scratch;
 };
 
 const Variant& Get(AttentionKernel kernel) {
   static const Variant kFlashCuda = {
-      "flash_attention", "flash_attention_backward", true, DType::kUint64, 2, 1, true};
+      "flash_attention", "flash_attention_backward", true, DType::kUint64, 2, 1};
   static const Variant kFlashCpu = {
-      "flash_attention_cpu", "flash_attention_cpu_backward", false, DType::kInt64, 0, 1, false};
-  static const Variant kFlash = {"attention", "attention_backward", false, DType::kInt64, 0, 1,
-                                 false};
+      "flash_attention_cpu", "flash_attention_cpu_backward", false, DType::kInt64, 0, 1};
+  static const Variant kFlash = {"attention", "attention_backward", false, DType::kInt64, 0, 1};
   static const Variant kEfficient = {
-      "efficient_attention", "efficient_attention_backward", true, DType::kInt64, 1, 32, false};
+      "efficient_attention", "efficient_attention_backward", true, DType::kInt64, 1, 32};
   switch (kernel) {
     case AttentionKernel::kFlashCuda:
       return kFlashCuda;
@@ -65,13 +52,11 @@ void AttentionBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Ten
   Tensor dk = like(s[1]);
   Tensor dv = like(s[2]);
   const AttentionAttr attr{node.flag, node.scalar, node.dropout};
-  const int64_t scratch = variant.scratch ? FlashBackwardScratch(s[0], s[1]) : 0;
   if (variant.seeds) {
     e.Launch(variant.backward, {&in[0], &s[0], &s[1], &s[2], &s[3], &s[4], &s[5], &s[6]},
-             {&dq, &dk, &dv}, attr, scratch);
+             {&dq, &dk, &dv}, attr);
   } else {
-    e.Launch(variant.backward, {&in[0], &s[0], &s[1], &s[2], &s[3], &s[4]}, {&dq, &dk, &dv}, attr,
-             scratch);
+    e.Launch(variant.backward, {&in[0], &s[0], &s[1], &s[2], &s[3], &s[4]}, {&dq, &dk, &dv}, attr);
   }
   if (node.dropout > 0) e.Draw(node.random);
   out[0] = std::move(dq);

@@ -3,6 +3,7 @@
 // on whole tensors, independent of who runs them.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -31,6 +32,13 @@ struct KernelInfo {
   Status (*check)(const pb::Kernel&) = nullptr;
   // Floating-point operations, multiply-add = 2. REQUIRES: check(kernel) is OK.
   double (*flops)(const pb::Kernel&) = nullptr;
+  // What autograd's formula for it launches: rows of this library separated by spaces; "view" where
+  // it only hands on or views the gradient; "none" where it has no formula, as autograd never
+  // meets the kernel (fills, integers, kernels of backwards) or never asks for its derivative. Sums
+  // over broadcast dimensions and casts of a gradient to its input's dtype are the engine's.
+  std::string_view derivative;
+  // Bytes that the kernel takes from the allocator while it runs. REQUIRES: check(kernel) is OK.
+  int64_t (*scratch)(const pb::Kernel&) = nullptr;
 };
 
 // nullptr when the library has no such kernel.

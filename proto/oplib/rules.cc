@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "proto/base/dtype.h"
+
 namespace foreshard::oplib {
 namespace {
 
@@ -345,6 +347,21 @@ double AttentionFlops(const pb::Kernel& k) {
 }
 double AttentionBackwardFlops(const pb::Kernel& k) {
   return 2.5 * TwoProducts(k.operands(1), k.operands(2), k.attention().causal());
+}
+
+int64_t NoScratch(const pb::Kernel&) { return 0; }
+
+int64_t FlashBackwardScratch(const pb::Kernel& k) {
+  const auto round_up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+  const Type& q = k.operands(1);
+  const Type& key = k.operands(2);
+  const int64_t heads = q.shape(0) * q.shape(1);
+  const int64_t rows = round_up(q.shape(2), 128);
+  int64_t bytes = heads * rows * round_up(q.shape(3), 32) * 4 + heads * rows * 4;
+  if (key.shape(1) != q.shape(1)) {
+    bytes += 2 * heads * key.shape(2) * q.shape(3) * SizeOf(static_cast<DType>(q.dtype()));
+  }
+  return bytes;
 }
 
 }  // namespace foreshard::oplib

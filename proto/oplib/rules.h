@@ -47,6 +47,13 @@ double MatmulFlops(const pb::Kernel& k);
 double AttentionFlops(const pb::Kernel& k);
 double AttentionBackwardFlops(const pb::Kernel& k);
 
+// ---- scratch, bytes
+int64_t NoScratch(const pb::Kernel& k);
+// What FlashAttention-2's CUDA backward allocates: an fp32 accumulator of dq with the rows rounded
+// to 128 and the head size to 32, the row sums of dout * out, and for grouped heads dk and dv at
+// the size of the query heads.
+int64_t FlashBackwardScratch(const pb::Kernel& k);
+
 // Elements of a type; 0 for invalid dimensions. Saturates instead of overflowing.
 int64_t NumelOf(const pb::TensorType& t);
 

@@ -4,6 +4,7 @@ if(FORESHARD_SANITIZE)
   return()
 endif()
 include(${CMAKE_CURRENT_LIST_DIR}/check.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/kernels.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/sim.cmake)
 
 add_executable(planner_bench bench/planner_bench.cc)

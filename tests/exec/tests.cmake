@@ -4,3 +4,25 @@ foreshard_test(exec_data_test
 foreshard_test(training_data_test
   SOURCES exec/training_data_test.cc
   DEPS foreshard_exec_data foreshard_planner foreshard_model_sources)
+
+add_library(foreshard_sequential STATIC testing/sequential.cc)
+target_link_libraries(foreshard_sequential PUBLIC foreshard_exec_calls foreshard_schema
+                                           PRIVATE foreshard_options)
+
+add_library(foreshard_kernel_cases STATIC exec/kernel_cases.cc)
+target_compile_definitions(foreshard_kernel_cases PRIVATE FORESHARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_link_libraries(foreshard_kernel_cases PUBLIC foreshard_exec_kernels
+  PRIVATE foreshard_base foreshard_options fmt::fmt nlohmann_json::nlohmann_json GTest::gtest)
+
+foreshard_test(kernel_test
+  SOURCES exec/dropout_test.cc exec/kernel_blocks_test.cc exec/kernel_reference_test.cc
+          exec/vector_math_test.cc
+  DEPS foreshard_kernel_cases foreshard_oplib)
+target_compile_definitions(kernel_test PRIVATE KERNEL_ISA=baseline)  # of the headers it tests
+
+# Alone, as it replaces malloc.
+foreshard_test(kernel_memory_test SOURCES exec/kernel_memory_test.cc DEPS foreshard_kernel_cases)
+
+foreshard_test(gradient_test
+  SOURCES exec/gradient_test.cc exec/gradient_check.cc
+  DEPS foreshard_sequential foreshard_planner foreshard_oplib)

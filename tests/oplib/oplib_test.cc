@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "planner/model_source.h"
 #include "tests/oplib/kernel_text.h"
@@ -28,9 +31,37 @@ TEST(Oplib, NamesAreUniqueAndFound) {
     EXPECT_GT(info.results, 0) << info.name;
     ASSERT_NE(info.check, nullptr) << info.name;
     ASSERT_NE(info.flops, nullptr) << info.name;
+    ASSERT_NE(info.scratch, nullptr) << info.name;
+    EXPECT_TRUE(info.cost == CostClass::kMatmul || info.cost == CostClass::kAttention ||
+                info.cost == CostClass::kMemory)
+        << info.name;
   }
   EXPECT_EQ(Find("conv"), nullptr);
   EXPECT_EQ(Find(""), nullptr);
+}
+
+TEST(Oplib, DerivativesAreRowsOfTheLibrary) {
+  for (const KernelInfo& info : All()) {
+    EXPECT_FALSE(info.derivative.empty()) << info.name;
+    if (info.derivative == "view" || info.derivative == "none") continue;
+    std::istringstream words{std::string(info.derivative)};
+    for (std::string word; words >> word;) {
+      EXPECT_NE(Find(word), nullptr) << info.name << ": " << word;
+    }
+  }
+}
+
+// Kernels of backwards are what derivatives are made of, and have none of their own.
+TEST(Oplib, BackwardKernelsBelongToOneForwardKernel) {
+  for (const KernelInfo& info : All()) {
+    if (info.name.find("_backward") == std::string_view::npos) continue;
+    EXPECT_EQ(info.derivative, "none") << info.name;
+    const auto users = std::count_if(All().begin(), All().end(), [&](const KernelInfo& other) {
+      return other.derivative == info.name;
+    });
+    // A slice is a view, which is no row.
+    EXPECT_EQ(users, info.name == "slice_backward" ? 0 : 1) << info.name;
+  }
 }
 
 TEST(Oplib, RefusesUnknownKernelsAndWrongCounts) {
@@ -72,6 +103,32 @@ TEST(OplibWork, AttentionBackwardIsFiveProducts) {
       {{1, 4, 8, 16}, {1, 4, 8, 16}, {1, 4, 8, 16}});
   k.mutable_attention()->set_causal(false);
   EXPECT_EQ(Completed(k).flops(), 5.0 * 2 * 4 * 8 * 8 * 16);
+}
+
+pb::Kernel FlashBackward(int64_t key_heads) {
+  const std::vector<int64_t> q = {2, 4, 100, 40};
+  const std::vector<int64_t> k = {2, key_heads, 60, 40};
+  pb::Kernel kernel =
+      KernelOf("flash_attention_backward", {q, q, k, k, q, {2, 4, 100}, {2}, {}}, {q, k, k});
+  kernel.mutable_attention()->set_causal(true);
+  for (int i : {1, 2, 3}) kernel.mutable_operands(i)->set_dtype(pb::BF16);
+  return kernel;
+}
+
+TEST(OplibScratch, FlashBackwardAccumulatesInPaddedRowsAndExpandsGroupedHeads) {
+  // B 2, H 4; 100 rows become 128, a head of 40 becomes 64: fp32 dq and one row sum each.
+  constexpr int64_t kEqual = 2 * 4 * 128 * 64 * 4 + 2 * 4 * 128 * 4;
+  const auto scratch = Find("flash_attention_backward")->scratch;
+  EXPECT_EQ(scratch(Completed(FlashBackward(4))), kEqual);
+  // dk and dv of 60 keys in bf16, for four heads instead of two.
+  EXPECT_EQ(scratch(Completed(FlashBackward(2))), kEqual + 2 * (2 * 60 * 4 * 40 * 2));
+}
+
+TEST(OplibScratch, NoOtherKernelHasAny) {
+  const auto none = Find("add")->scratch;
+  for (const KernelInfo& info : All()) {
+    EXPECT_EQ(info.scratch == none, info.name != "flash_attention_backward") << info.name;
+  }
 }
 
 TEST(OplibWork, ElementwiseKernelsMoveTheirOperandsAndResults) {

@@ -2,8 +2,9 @@
 // and delta = rowsum(gradient * out):
 //   dv = (P D)^T gradient,  dS = P * (D * gradient v^T - delta),  dq = scale * dS k,
 //   dk = scale * dS^T q.
-// dk and dv are summed over queries and dq over keys, each in a block on the stack. So the scores
-// are computed twice, once for each: the price of needing no memory that grows with the sequence.
+// dk and dv are summed over queries and dq over keys, each in a block on the stack. So where the
+// keys are more than a block, the scores are computed twice, once for each: the price of needing no
+// memory that grows with the sequence.
 #include "exec/cpu/kernels/attention.h"
 #include "exec/cpu/kernels/convert.h"
 #include "exec/cpu/kernels/reduce.h"
@@ -27,6 +28,8 @@ class Backward {
 
   const AttentionProblem& problem() const { return p_; }
 
+  bool OneBlockOfKeys() const { return p_.keys <= p_.key_block; }
+
   // Sets `dq` for a block of queries.
   void QueryGradient(int64_t b, int64_t h, int64_t query, const TensorView& dq) {
     AttentionBlock block{b, h, query, Min(p_.query_block, p_.queries - query), 0, 0};
@@ -42,32 +45,52 @@ class Backward {
     CopyMatrix(sum, RowsOf(dq, b, h, query, block.queries));
   }
 
-  // Sets `dk` and `dv` for a block of keys, from all query heads of the group.
-  void KeyGradient(int64_t b, int64_t group, int64_t key, const TensorView& dk,
-                   const TensorView& dv) {
+  // Sets `dk` and `dv` for a block of keys, from all query heads of the group; if there is no other
+  // block of keys, `dq` of these heads as well.
+  void KeyGradient(int64_t b, int64_t group, int64_t key, const TensorView& dq,
+                   const TensorView& dk, const TensorView& dv) {
     const int64_t share = p_.heads / p_.groups;
-    AttentionBlock block{b, group * share, 0, 0, key, Min(p_.key_block, p_.keys - key)};
-    LoadKeys(block);
-    const Matrix key_sum = Zeroed(first_sum_, block.keys);
-    const Matrix value_sum = Zeroed(second_sum_, block.keys);
+    const int64_t keys = Min(p_.key_block, p_.keys - key);
+    AttentionBlock block{b, group * share, 0, 0, key, keys};
+    Zeroed(first_sum_, keys);
+    Zeroed(second_sum_, keys);
     // Queries before the first key do not see the block.
     const int64_t first = p_.causal ? key / p_.query_block * p_.query_block : 0;
     for (; block.h < (group + 1) * share; ++block.h) {
       for (block.query = first; block.query < p_.queries; block.query += p_.query_block) {
         block.queries = Min(p_.query_block, p_.queries - block.query);
-        LoadQueries(block);
-        ComputeScores(block);
-        const Matrix slopes = Dense(slopes_, block.queries, block.keys);
-        const Matrix probabilities = Dense(probabilities_, block.queries, block.keys);
-        MultiplyDirect(p_.scale, Transposed(slopes), queries_, 1, key_sum);
-        MultiplyDirect(1, Transposed(probabilities), gradients_, 1, value_sum);
+        block.keys = Min(keys, p_.KeyEnd(block.query + block.queries) - key);
+        if (block.keys <= 0) continue;
+        AddKeyGradient(block);
+        if (OneBlockOfKeys()) WriteQueryGradient(block, dq);
       }
     }
-    CopyMatrix(key_sum, RowsOf(dk, b, group, key, block.keys));
-    CopyMatrix(value_sum, RowsOf(dv, b, group, key, block.keys));
+    CopyMatrix(Dense(first_sum_, keys, p_.size), RowsOf(dk, b, group, key, keys));
+    CopyMatrix(Dense(second_sum_, keys, p_.size), RowsOf(dv, b, group, key, keys));
   }
 
  private:
+  void AddKeyGradient(const AttentionBlock& block) {
+    LoadKeys(block);
+    LoadQueries(block);
+    ComputeScores(block);
+    const Matrix slopes = Dense(slopes_, block.queries, block.keys);
+    const Matrix probabilities = Dense(probabilities_, block.queries, block.keys);
+    MultiplyDirect(p_.scale, Transposed(slopes), queries_, 1,
+                   Dense(first_sum_, block.keys, p_.size));
+    MultiplyDirect(1, Transposed(probabilities), gradients_, 1,
+                   Dense(second_sum_, block.keys, p_.size));
+  }
+
+  // From the scores computed last, which are with all keys that the queries see.
+  void WriteQueryGradient(const AttentionBlock& block, const TensorView& dq) {
+    const Matrix target = RowsOf(dq, block.b, block.h, block.query, block.queries);
+    const Matrix slopes = Dense(slopes_, block.queries, block.keys);
+    const Matrix sum = IsDirect(target) ? target : Dense(query_tile_, block.queries, p_.size);
+    MultiplyDirect(p_.scale, slopes, keys_, 0, sum);
+    if (!IsDirect(target)) CopyMatrix(sum, target);
+  }
+
   Matrix Zeroed(float* tile, int64_t rows) const {
     for (int64_t i = 0; i < rows * p_.size; ++i) tile[i] = 0;
     return Dense(tile, rows, p_.size);
@@ -158,10 +181,10 @@ void AttentionBackward(const KernelCall& call) {
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t group = 0; group < p.groups; ++group) {
       for (int64_t key = 0; key < p.keys; key += p.key_block) {
-        backward.KeyGradient(b, group, key, call.out[1], call.out[2]);
+        backward.KeyGradient(b, group, key, call.out[0], call.out[1], call.out[2]);
       }
     }
-    for (int64_t h = 0; h < p.heads; ++h) {
+    for (int64_t h = 0; !backward.OneBlockOfKeys() && h < p.heads; ++h) {
       for (int64_t query = 0; query < p.queries; query += p.query_block) {
         backward.QueryGradient(b, h, query, call.out[0]);
       }
