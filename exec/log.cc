@@ -72,11 +72,12 @@ void TellOne(const Moment& moment, SimTime now, const run::Program& program, run
 
 }  // namespace
 
-void RankLog::BeginStep(int step, int64_t now) {
+void RankLog::BeginStep(int step, int program, int64_t now) {
   keeps_ = step < 2 || step >= steps_ - 2;
   if (!keeps_) return;
   StepLog& log = kept_.emplace_back();
   log.step = step;
+  log.program = program;
   log.begun = now;
 }
 

@@ -23,6 +23,7 @@ struct OpLog {
 
 struct StepLog {
   int step = 0;
+  int program = 0;
   int64_t begun = 0;
   std::deque<OpLog> ops;  // in issue order; they stay where they are
 };
@@ -32,7 +33,7 @@ class RankLog {
  public:
   explicit RankLog(int steps) : steps_(steps) {}
 
-  void BeginStep(int step, int64_t now);
+  void BeginStep(int step, int program, int64_t now);
   // nullptr when this step is not kept.
   OpLog* AddOp(const run::OpInstance& op, int64_t now);
   const std::deque<StepLog>& steps() const { return kept_; }

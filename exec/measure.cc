@@ -74,49 +74,70 @@ run::Hardware HostAsHardware(const pb::Environment& host) {
   return {"this machine", host.device(), 1 << 20, Bytes(host.memory_bytes()), Bytes(0), 0};
 }
 
-}  // namespace
-
-StatusOr<pb::Report> Measure(const pb::Plan& plan, std::span<const RankRecord> ranks,
-                             const RunOptions& options) {
-  const RankRecord& shown = ranks[options.report_rank];
-  const pb::Environment host = DescribeHost();
-  run::ReportBuilder builder(plan, shown.program, HostAsHardware(host), pb::Report::MEASURED);
-  builder.AddSetup();
+pb::Timeline NewTimeline(const pb::Plan& plan, const RankRecord& record, int rank) {
   pb::Timeline timeline;
-  timeline.set_rank(options.report_rank);
-  run::FillResident(plan, shown.program, timeline);
-  for (size_t r = 0; r < ranks.size(); ++r) {
+  timeline.set_rank(rank);
+  run::FillResident(plan, record.program, timeline);
+  return timeline;
+}
+
+// Memory of all ranks, and the first step of the one that is shown.
+Status AddMemory(const pb::Plan& plan, std::span<const RankRecord> ranks, int report_rank,
+                 run::ReportBuilder& builder, pb::Timeline& timeline) {
+  for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
     RETURN_IF_ERROR(CheckBytes(ranks[r]).At(fmt::format("rank {}", r)));
-    const bool is_shown = static_cast<int>(r) == options.report_rank;
     const Steps steps = FirstTwo(*ranks[r].log);
     run::MemoryRecorder memory(plan, ranks[r].program, static_cast<int32_t>(steps.size()));
     run::TimelineRecorder first(plan, ranks[r].program, {0}, timeline);
     std::vector<run::Listener*> listeners = {&memory};
-    if (is_shown) listeners.push_back(&first);
-    if (r < options.watchers.size()) {
-      listeners.insert(listeners.end(), options.watchers[r].begin(), options.watchers[r].end());
-    }
+    if (r == report_rank) listeners.push_back(&first);
     Tell(steps, ranks[r].program, listeners);
-    builder.AddRank(static_cast<int>(r), memory);
-    if (is_shown) builder.AddMemory(memory);
+    builder.AddRank(r, memory);
+    if (r == report_rank) builder.AddMemory(memory);
   }
+  return OkStatus();
+}
+
+// The last step, with the one before it as its background.
+void AddTimes(const pb::Plan& plan, const RankRecord& shown, run::ReportBuilder& builder,
+              pb::Timeline& timeline) {
   const Steps steps = LastTwo(*shown.log);
   const int32_t last = static_cast<int32_t>(steps.size()) - 1;
-  const run::ProgramId program =
-      steps.back()->ops.empty() ? run::ProgramId{0} : steps.back()->ops.front().op.program;
   run::StepMeter meter(shown.program);
   run::UnitMeter units(plan, shown.program);
-  run::TimelineRecorder again(plan, shown.program,
-                              last > 0 ? std::vector<int32_t>{last} : std::vector<int32_t>{},
-                              timeline);
+  std::vector<int32_t> kept;
+  if (last > 0) kept.push_back(last);  // a run of one step has it already
+  run::TimelineRecorder again(plan, shown.program, kept, timeline);
   run::Listener* const listeners[] = {&meter, &units, &again};
   Tell(steps, shown.program, listeners);
+  const run::ProgramId program{steps.back()->program};
   builder.AddTiming(meter.steps()[last], program);
   builder.AddUnits(units.steps()[last], program);
+}
+
+}  // namespace
+
+StatusOr<pb::Report> Measure(const pb::Plan& plan, std::span<const RankRecord> ranks,
+                             int report_rank) {
+  const RankRecord& shown = ranks[report_rank];
+  const pb::Environment host = DescribeHost();
+  run::ReportBuilder builder(plan, shown.program, HostAsHardware(host), pb::Report::MEASURED);
+  builder.AddSetup();
+  pb::Timeline timeline = NewTimeline(plan, shown, report_rank);
+  RETURN_IF_ERROR(AddMemory(plan, ranks, report_rank, builder, timeline));
+  AddTimes(plan, shown, builder, timeline);
   pb::Report report = builder.Take();
   *report.mutable_environment() = host;
   *report.mutable_timeline() = std::move(timeline);
   return report;
+}
+
+pb::Timeline TimelineOf(const pb::Plan& plan, const RankRecord& record, int rank) {
+  pb::Timeline timeline = NewTimeline(plan, record, rank);
+  run::TimelineRecorder recorder(plan, record.program, {0, 1}, timeline);
+  run::Listener* const listeners[] = {&recorder};
+  Tell(FirstTwo(*record.log), record.program, listeners);
+  return timeline;
 }
 
 }  // namespace foreshard::exec

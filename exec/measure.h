@@ -4,9 +4,10 @@
 #include <span>
 
 #include "exec/log.h"
-#include "exec/run.h"
+#include "proto/base/status.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
+#include "proto/run/program.h"
 
 namespace foreshard::exec {
 
@@ -19,6 +20,9 @@ struct RankRecord {
 // REQUIRES: everything has ended. kInternal when the device counted other bytes than the events of
 // the log add up to.
 StatusOr<pb::Report> Measure(const pb::Plan& plan, std::span<const RankRecord> ranks,
-                             const RunOptions& options);
+                             int report_rank);
+
+// The first two steps of one rank.
+pb::Timeline TimelineOf(const pb::Plan& plan, const RankRecord& record, int rank);
 
 }  // namespace foreshard::exec

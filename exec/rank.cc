@@ -100,8 +100,8 @@ Status RankRunner::RunStep(int step) {
     if (end.step + static_cast<int>(kStepsAhead) < step) end.event = nullptr;  // has been awaited
   }
   pending_.emplace_back();
-  log_.BeginStep(step, device_.Now());
   const int program = context_.programs[step];
+  log_.BeginStep(step, program, device_.Now());
   instance_.step = step;
   instance_.program = run::ProgramId{program};
   for (const pb::SegmentUse& use : context_.plan.programs(program).uses()) {

@@ -143,8 +143,8 @@ std::vector<NamedTensor> Named(const pb::Plan& plan, const std::vector<int>& par
   return tensors;
 }
 
-StatusOr<pb::Report> Report(const pb::Plan& plan, const std::vector<PreparedPlan>& prepared,
-                            const Crew& crew, const RunOptions& options) {
+std::vector<RankRecord> Records(const pb::Plan& plan, const std::vector<PreparedPlan>& prepared,
+                                const Crew& crew) {
   std::vector<RankRecord> records;
   for (int rank = 0; rank < crew.size(); ++rank) {
     RankRecord& record = records.emplace_back();
@@ -154,7 +154,7 @@ StatusOr<pb::Report> Report(const pb::Plan& plan, const std::vector<PreparedPlan
     }
     record.log = &crew.log(rank);
   }
-  return Measure(plan, records, options);
+  return records;
 }
 
 Status CheckMemory(const pb::Plan& plan, const std::vector<PreparedPlan>& prepared) {
@@ -200,7 +200,11 @@ StatusOr<RunOutcome> RunOn(Backend& backend, FailureFlag& failure, const pb::Pla
   }
   crew.Join();
   RETURN_IF_ERROR(failure.Cause());
-  ASSIGN_OR_RETURN(outcome.report, Report(plan, prepared, crew, options));
+  const std::vector<RankRecord> records = Records(plan, prepared, crew);
+  ASSIGN_OR_RETURN(outcome.report, Measure(plan, records, options.report_rank));
+  for (int rank = 0; options.keeps_timelines && rank < crew.size(); ++rank) {
+    outcome.timelines.push_back(TimelineOf(plan, records[rank], rank));
+  }
   if (options.keeps_weights) outcome.weights = Named(plan, all, std::move(final_weights));
   if (options.keeps_gradients) {
     outcome.gradients = Named(plan, shards.Trainable(), std::move(gradients));

@@ -15,7 +15,6 @@
 #include "proto/base/status.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
-#include "proto/run/listener.h"
 
 namespace foreshard::exec {
 
@@ -35,8 +34,7 @@ struct RunOptions {
   bool keeps_gradients = false;
   // Called in order from the thread that called Run.
   std::function<void(const StepResult&)> on_step;
-  // Told of the first two steps of a rank when everything has ended; by rank.
-  std::vector<std::vector<run::Listener*>> watchers;
+  bool keeps_timelines = false;  // of the first two steps of every rank
 };
 
 // A whole tensor put together from the ranks' shards, row-major.
@@ -50,8 +48,9 @@ struct NamedTensor {
 struct RunOutcome {
   pb::Report report;
   std::vector<StepResult> steps;
-  std::vector<NamedTensor> weights;    // after the last step, in the plan's order
-  std::vector<NamedTensor> gradients;  // of the last step, trainable parameters
+  std::vector<NamedTensor> weights;     // after the last step, in the plan's order
+  std::vector<NamedTensor> gradients;   // of the last step, trainable parameters
+  std::vector<pb::Timeline> timelines;  // by rank
 };
 
 // REQUIRES: CheckPlan(plan) is OK; the sources and the backend were made for the plan, the backend

@@ -4,3 +4,6 @@ target_link_libraries(foreshard_small_world PUBLIC foreshard_planner foreshard_m
 foreshard_test(small_world_test
   SOURCES small_world/small_world_test.cc
   DEPS foreshard_small_world foreshard_plan_check)
+foreshard_test(run_memory_test
+  SOURCES small_world/run_memory_test.cc
+  DEPS foreshard_small_world foreshard_exec foreshard_sim)

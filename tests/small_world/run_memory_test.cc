@@ -1,0 +1,109 @@
+// Every plan of the small world runs, and what its ranks hold after each op is what the simulator
+// says, to the byte and by category; the first and the steady steps, every rank.
+#include <fmt/format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "exec/run.h"
+#include "proto/cluster.pb.h"
+#include "proto/run/timeline_recorder.h"
+#include "sim/catalogue.h"
+#include "sim/compile.h"
+#include "sim/cost/roofline.h"
+#include "sim/engine.h"
+#include "sim/simulate.h"
+#include "tests/small_world/world.h"
+
+namespace foreshard {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+void ForgetTimes(pb::Timeline& timeline) {
+  for (pb::TimelineOp& op : *timeline.mutable_ops()) {
+    op.clear_start_ps();
+    op.clear_end_ps();
+  }
+}
+
+void CheckTraining(const exec::RunOutcome& outcome) {
+  for (const exec::StepResult& step : outcome.steps) {
+    for (const double loss : step.losses) EXPECT_TRUE(std::isfinite(loss)) << loss;
+    EXPECT_TRUE(std::isfinite(step.gradient_norm));
+  }
+}
+
+// What the simulator says of one rank's first two steps.
+void CheckRank(const pb::Plan& plan, int rank, pb::Timeline measured) {
+  static const pb::Cluster cluster = LoadCluster("dgx-a100-80g").value();
+  const sim::RooflineModel costs(plan, cluster);
+  const run::Program program = sim::Compile(plan, costs, rank).value();
+  pb::Timeline predicted;
+  predicted.set_rank(rank);
+  run::FillResident(plan, program, predicted);
+  run::TimelineRecorder recorder(plan, program, {0, 1}, predicted);
+  run::Listener* const listeners[] = {&recorder};
+  sim::Engine engine(program, listeners);
+  const run::ProgramId steps[] = {run::ProgramId{0}, run::ProgramId{1}};
+  engine.Run(steps);
+  ForgetTimes(predicted);
+  ForgetTimes(measured);
+  ASSERT_GT(predicted.ops_size(), 10);
+  EXPECT_TRUE(MessageDifferencer::Equals(predicted, measured)) << "rank " << rank;
+}
+
+// Peaks, their places and what is alive then, of every phase and rank.
+void CheckReport(const pb::Plan& plan, const pb::Report& measured) {
+  static const pb::Cluster cluster = LoadCluster("dgx-a100-80g").value();
+  const pb::Report predicted = Simulate(plan, cluster).value();
+  EXPECT_TRUE(MessageDifferencer::Equals(predicted.peak(), measured.peak()));
+  ASSERT_EQ(predicted.phases_size(), measured.phases_size());
+  for (int i = 0; i < predicted.phases_size(); ++i) {
+    EXPECT_TRUE(MessageDifferencer::Equals(predicted.phases(i), measured.phases(i))) << i;
+  }
+  ASSERT_EQ(predicted.ranks_size(), measured.ranks_size());
+  for (int i = 0; i < predicted.ranks_size(); ++i) {
+    EXPECT_TRUE(MessageDifferencer::Equals(predicted.ranks(i), measured.ranks(i))) << i;
+  }
+}
+
+void CheckRun(const pb::Plan& plan) {
+  exec::RunOptions options;
+  options.steps = 2;
+  options.keeps_timelines = true;
+  const auto weights = exec::WeightsFromSeed(plan, 1);
+  const auto data = exec::SyntheticData(plan, 1);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  ASSERT_TRUE(data.ok()) << data.status().message();
+  const auto outcome = exec::RunOnCpu(plan, **weights, **data, true, options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  CheckTraining(*outcome);
+  for (int rank = 0; rank < plan.mesh().world_size(); ++rank) {
+    CheckRank(plan, rank, outcome->timelines[rank]);
+  }
+  CheckReport(plan, outcome->report);
+}
+
+TEST(SmallWorldRun, BytesAfterEachOpAreThePredictedOnes) {
+  const char* asked = std::getenv("FORESHARD_SMALL_RUNS");  // a layout; "all" of the sweep
+  const size_t most = asked == nullptr ? 12 : std::string(asked) == "all" ? 400 : std::atoi(asked);
+  std::vector<SmallCase> cases = SmallLayouts(most);
+  for (SmallCase& c : RandomSmallCases(most, 7)) cases.push_back(std::move(c));
+  int plans = 0;
+  for (const SmallCase& c : cases) {
+    const StatusOr<pb::Plan> plan = PlanOfCase(c);
+    if (!plan.ok()) continue;
+    SCOPED_TRACE(c.name);
+    ASSERT_NO_FATAL_FAILURE(CheckRun(*plan));
+    if (HasFailure()) return;
+    ++plans;
+  }
+  fmt::print("{} plans ran\n", plans);
+  EXPECT_GT(plans, 100);
+}
+
+}  // namespace
+}  // namespace foreshard
