@@ -23,9 +23,11 @@ float ToUnit(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
 uint64_t RandomKey(std::initializer_list<uint64_t> parts) {
   uint64_t key = 0;
-  for (uint64_t part : parts) key = RandomBits(key, part);
+  for (uint64_t part : parts) key = ExtendKey(key, part);
   return key;
 }
+
+uint64_t ExtendKey(uint64_t key, uint64_t part) { return RandomBits(key, part); }
 
 uint64_t RandomBits(uint64_t key, uint64_t index) {
   const auto r = Draw(key, index);

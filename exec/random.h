@@ -8,8 +8,10 @@
 
 namespace foreshard::exec {
 
-// One key of several parts, order mattering.
+// One key of several parts, order mattering. The key of (a, b, c) is that of (key of (a, b), c) as
+// parts are taken in one by one, from 0.
 uint64_t RandomKey(std::initializer_list<uint64_t> parts);
+uint64_t ExtendKey(uint64_t key, uint64_t part);
 
 // Uniform in [0, 2^64).
 uint64_t RandomBits(uint64_t key, uint64_t index);

@@ -26,3 +26,7 @@ foreshard_test(kernel_memory_test SOURCES exec/kernel_memory_test.cc DEPS foresh
 foreshard_test(gradient_test
   SOURCES exec/gradient_test.cc exec/gradient_check.cc
   DEPS foreshard_sequential foreshard_planner foreshard_oplib)
+
+add_library(foreshard_one_rank STATIC testing/one_rank.cc)
+target_link_libraries(foreshard_one_rank PUBLIC foreshard_sequential foreshard_exec
+                                         PRIVATE foreshard_options)

@@ -7,3 +7,6 @@ foreshard_test(small_world_test
 foreshard_test(run_memory_test
   SOURCES small_world/run_memory_test.cc
   DEPS foreshard_small_world foreshard_exec foreshard_sim)
+foreshard_test(one_rank_test
+  SOURCES small_world/one_rank_test.cc
+  DEPS foreshard_small_world foreshard_one_rank)

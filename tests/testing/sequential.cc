@@ -1,5 +1,6 @@
 #include "tests/testing/sequential.h"
 
+#include "exec/cpu/kernel.h"
 #include "exec/kernel_call.h"
 #include "exec/random.h"
 
@@ -39,7 +40,7 @@ void SequentialRunner::Compute(const pb::Op& op) {
   for (int i = 0; i < op.out_size(); ++i) {
     out.push_back(exec::ViewOf(kernel.results(i), Memory(op.out(i)).data()));
   }
-  const uint64_t key = exec::RandomKey({seed_, static_cast<uint64_t>(op.random())});
+  const uint64_t key = exec::ExtendKey(key_, static_cast<uint64_t>(op.random()));
   run({in, out, exec::AttributesOf(kernel), key});
 }
 

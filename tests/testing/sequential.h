@@ -15,8 +15,11 @@ namespace foreshard {
 
 class SequentialRunner {
  public:
-  // `plan` outlives the runner. Random numbers are those of (seed, Op.random).
-  explicit SequentialRunner(const pb::Plan& plan, uint64_t seed = 0) : plan_(plan), seed_(seed) {}
+  // `plan` outlives the runner.
+  explicit SequentialRunner(const pb::Plan& plan) : plan_(plan) {}
+
+  // From now on, ops draw the random numbers of (key, Op.random).
+  void SetRandomKey(uint64_t key) { key_ = key; }
 
   // A buffer's bytes. New memory, at first use or where an op allocates it, is all ones, which read
   // as floats is not a number: what was never written shows.
@@ -38,7 +41,7 @@ class SequentialRunner {
   std::vector<std::byte>& Memory(int buffer);
 
   const pb::Plan& plan_;
-  const uint64_t seed_;
+  uint64_t key_ = 0;
   std::vector<std::vector<std::byte>> memory_;  // empty until used
 };
 
