@@ -4,7 +4,6 @@
 #include "planner/lower/facts.h"
 #include "planner/lower/forward.h"
 #include "planner/lower/fsdp2.h"
-#include "planner/lower/optimizer.h"
 #include "proto/oplib/workspace.h"
 
 namespace foreshard {
@@ -51,8 +50,8 @@ class StepLowering {
     builder_.SetPhase(pb::BACKWARD);
     eager.Backward(loss, fsdp);
     loss.reset();
-    AddOptimizer(d_.optimizer, d_.optimizer_impl, d_.original, graph_, fsdp, streams_.compute,
-                 d_.world_size, builder_);
+    AddOptimizer(d_.optimizer, d_.original, graph_, fsdp, streams_.compute, d_.world_size,
+                 builder_);
     AddPrograms();
   }
 
