@@ -116,7 +116,9 @@ class StepLowering {
         const BufferId buffer = builder_.AddResident(Numel(shape) * SizeOf(DType::kFp32),
                                                      pb::MODULE_BUFFER, streams_.compute);
         AddModuleBuffer(model_, graph_.modules[m].path, b, buffer, builder_.plan());
-        if (b.name() == "inv_freq") {
+        // The graph has made sure that there is one.
+        if (b.name() == "inv_freq" && shape.size() == 1 &&
+            2 * shape[0] == model_.rotary().head_dim()) {
           forward.SetInverseFrequencies(eager.External(buffer, DType::kFp32, {1, 1, shape[0]}));
         }
       }
