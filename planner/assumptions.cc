@@ -15,12 +15,19 @@ std::string Precision(const StepDecisions& d) {
 }
 
 std::string Step(const StepDecisions& d) {
-  if (d.optimizer == pb::OPTIMIZER_NONE)
+  const OptimizerChoice& o = d.optimizer;
+  if (o.kind == pb::OPTIMIZER_NONE) {
     return "step: no optimizer, one micro-batch, nothing recomputed";
-  return fmt::format(
-      "step: AdamW ({}) with state in {}, no gradient clipping, one micro-batch, nothing "
-      "recomputed",
-      d.optimizer_impl == pb::FUSED ? "fused" : "foreach", Name(d.original));
+  }
+  std::string state = fmt::format("with state in {}", Name(d.original));
+  if (o.kind == pb::SGD) {
+    state = o.momentum == 0 ? "without momentum"
+                            : fmt::format("with momentum {} in {}", o.momentum, Name(d.original));
+    if (o.weight_decay != 0) state += fmt::format(" and weight decay {}", o.weight_decay);
+  }
+  return fmt::format("step: {} ({}) {}, no gradient clipping, one micro-batch, nothing recomputed",
+                     o.kind == pb::SGD ? "SGD" : "AdamW", o.impl == pb::FUSED ? "fused" : "foreach",
+                     state);
 }
 
 std::string Loss(const StepDecisions& d) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/assumptions.h"
 #include "planner/graph/analysis.h"
@@ -72,6 +73,38 @@ StatusOr<AttentionChoice> DecideAttention(const PlanRequest& r, const KernelProf
   return ChooseAttention(profile, r.attention, needs);
 }
 
+// A number that the optimizer is told, 0 or more as PyTorch wants it.
+StatusOr<double> Told(const char* flag, const std::optional<double>& value, double otherwise,
+                      bool has_one, const std::string& optimizer) {
+  if (!value) return otherwise;
+  if (!has_one) {
+    return InvalidArgument(
+        fmt::format("{}: found {}, expected none for optimizer {}", flag, *value, optimizer));
+  }
+  if (std::isfinite(*value) && *value >= 0) return *value;
+  return InvalidArgument(fmt::format("{}: found {}, expected a number, 0 or more", flag, *value));
+}
+
+StatusOr<OptimizerChoice> DecideOptimizer(const PlanRequest& r) {
+  OptimizerChoice o;
+  ASSIGN_OR_RETURN(o.kind,
+                   Pick<pb::OptimizerKind>(
+                       "optimizer", r.optimizer,
+                       {{"adamw", pb::ADAMW}, {"sgd", pb::SGD}, {"none", pb::OPTIMIZER_NONE}}));
+  ASSIGN_OR_RETURN(o.impl,
+                   Pick<pb::OptimizerImpl>("optimizer-impl", r.optimizer_impl,
+                                           {{"fused", pb::FUSED}, {"foreach", pb::FOREACH}}));
+  const bool any = o.kind != pb::OPTIMIZER_NONE;
+  const bool sgd = o.kind == pb::SGD;
+  if (!any) o.impl = pb::OPTIMIZER_IMPL_NONE;
+  ASSIGN_OR_RETURN(o.learning_rate,
+                   Told("learning-rate", r.learning_rate, o.learning_rate, any, r.optimizer));
+  ASSIGN_OR_RETURN(o.weight_decay, Told("weight-decay", r.weight_decay, sgd ? 0 : o.weight_decay,
+                                        any, r.optimizer));
+  ASSIGN_OR_RETURN(o.momentum, Told("momentum", r.momentum, 0, sgd, r.optimizer));
+  return o;
+}
+
 StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
   StepDecisions d;
   ASSIGN_OR_RETURN(d.behaviour, BehaviourOf(r.torch));
@@ -86,13 +119,7 @@ StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
           "dtype: {} is not modelled yet for parameters and gradients; use fp32 or bf16", Name(t)));
     }
   }
-  ASSIGN_OR_RETURN(d.optimizer,
-                   Pick<pb::OptimizerKind>("optimizer", r.optimizer,
-                                           {{"adamw", pb::ADAMW}, {"none", pb::OPTIMIZER_NONE}}));
-  ASSIGN_OR_RETURN(d.optimizer_impl,
-                   Pick<pb::OptimizerImpl>("optimizer-impl", r.optimizer_impl,
-                                           {{"fused", pb::FUSED}, {"foreach", pb::FOREACH}}));
-  if (d.optimizer == pb::OPTIMIZER_NONE) d.optimizer_impl = pb::OPTIMIZER_IMPL_NONE;
+  ASSIGN_OR_RETURN(d.optimizer, DecideOptimizer(r));
   ASSIGN_OR_RETURN(d.loss, Pick<pb::LossKind>("loss", r.loss,
                                               {{"cross_entropy_fp32", pb::CROSS_ENTROPY_FP32},
                                                {"cross_entropy", pb::CROSS_ENTROPY},
@@ -190,8 +217,8 @@ void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
   out.set_original_dtype(ToProto(d.original));
   out.set_param_dtype(ToProto(d.compute));
   out.set_reduce_dtype(ToProto(d.reduce));
-  out.set_optimizer(d.optimizer);
-  out.set_optimizer_impl(d.optimizer_impl);
+  out.set_optimizer(d.optimizer.kind);
+  out.set_optimizer_impl(d.optimizer.impl);
   out.set_loss(d.loss);
   out.set_micro_batch(r.micro_batch);
   out.set_seq(r.seq);

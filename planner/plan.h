@@ -37,10 +37,15 @@ struct PlanRequest {
   DType original_dtype = DType::kFp32;               // of the sharded parameters
   std::optional<DType> param_dtype = DType::kBf16;   // nullopt = as the original
   std::optional<DType> reduce_dtype = DType::kFp32;  // nullopt = the library's default
-  std::string optimizer = "adamw";                   // adamw, none
+  std::string optimizer = "adamw";                   // adamw, sgd, none
   std::string optimizer_impl = "fused";              // fused, foreach
-  std::string loss = "cross_entropy_fp32";           // sum_fp32, cross_entropy_fp32, cross_entropy
-  std::string arch = "sm80";  // sizes library workspaces, see docs/kernel-profiles.md
+  // Absent = PyTorch's default for the optimizer. Recorded in the plan; momentum and weight decay
+  // also decide what the optimizer holds.
+  std::optional<double> learning_rate;      // 1e-3
+  std::optional<double> weight_decay;       // 0.01 for adamw, 0 for sgd
+  std::optional<double> momentum;           // 0, for sgd only
+  std::string loss = "cross_entropy_fp32";  // sum_fp32, cross_entropy_fp32, cross_entropy
+  std::string arch = "sm80";                // sizes library workspaces, see docs/kernel-profiles.md
 };
 
 // Lowers the model. Errors are kInvalidArgument for choices that PyTorch or this version refuses

@@ -1,6 +1,9 @@
 // What can be said of an op by itself: indices, stream, waits, operands, sizes.
 #include <fmt/format.h>
 
+#include <cmath>
+#include <vector>
+
 #include "proto/plan_check_op.h"
 #include "proto/plan_check_parts.h"
 
@@ -234,14 +237,21 @@ Status CheckFinalize(const OpContext& c) {
   return Whole(c, out, bytes.value_or(-1));
 }
 
-// Per trainable parameter of the plan its step count, first and second moment.
+// Of AdamW per trainable parameter of the plan its step count, first and second moment, of SGD its
+// momentum.
 Status CheckOptimizerInit(const OpContext& c) {
+  const pb::OptimizerKind kind = c.op().optimizer_init().kind();
+  if (kind != pb::ADAMW && kind != pb::SGD) {
+    return c.Broken("optimizer", "creates the state of an unknown optimizer");
+  }
   const int64_t element = ElementBytes(c.plan.decisions().original_dtype());
   int i = 0;
   for (const pb::Parameter& p : c.plan.parameters()) {
     if (p.frozen()) continue;
     const int64_t moment = p.padded_shard_numel() * element;
-    for (const int64_t bytes : {int64_t{4}, moment, moment}) {
+    std::vector<int64_t> state = {moment};
+    if (kind == pb::ADAMW) state = {4, moment, moment};
+    for (const int64_t bytes : state) {
       if (i < c.op().out_size() && c.buffer(c.op().out(i)).bytes() != bytes) {
         return c.Broken("optimizer", fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
                                                  "expected {}",
@@ -256,13 +266,33 @@ Status CheckOptimizerInit(const OpContext& c) {
                   fmt::format("creates {} buffers of state, expected {}", c.op().out_size(), i));
 }
 
+// Kind, implementation and numbers are possible.
+Status CheckOptimizerNumbers(const OpContext& c) {
+  const pb::OptimizerStep& step = c.op().optimizer_step();
+  const bool known = (step.kind() == pb::ADAMW || step.kind() == pb::SGD) &&
+                     (step.impl() == pb::FUSED || step.impl() == pb::FOREACH);
+  if (!known) return c.Broken("optimizer", "the optimizer or its implementation is unknown");
+  for (const double number : {step.learning_rate(), step.beta1(), step.beta2(), step.eps(),
+                              step.weight_decay(), step.momentum()}) {
+    if (std::isfinite(number) && number >= 0) continue;
+    return c.Broken("optimizer", fmt::format("is told {}, expected numbers, 0 or more", number));
+  }
+  if (step.kind() == pb::SGD || step.momentum() == 0) return OkStatus();
+  return c.Broken("optimizer",
+                  fmt::format("has momentum {}, expected it of SGD alone", step.momentum()));
+}
+
 Status CheckOptimizerStep(const OpContext& c) {
+  RETURN_IF_ERROR(CheckOptimizerNumbers(c));
+  // Of each parameter, the shard and its state.
+  const pb::OptimizerStep& step = c.op().optimizer_step();
+  const int buffers = step.kind() == pb::ADAMW ? 4 : step.momentum() > 0 ? 2 : 1;
   int64_t elems = 0;
   int outputs = 0;
   for (const pb::Parameter& p : c.plan.parameters()) {
     if (p.frozen()) continue;
     elems += p.padded_shard_numel();
-    outputs += 4;  // the shard and three buffers of state
+    outputs += buffers;
   }
   if (c.op().optimizer_step().elems() != elems) {
     return c.Broken("optimizer", fmt::format("updates {} elements, the trainable shards have {}",

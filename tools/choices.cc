@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "proto/base/text.h"
 #include "proto/base/units_text.h"
@@ -29,6 +31,15 @@ CLI::Option* AddValues(CLI::App& app, const std::string& flag, std::vector<T>* v
                        Repeat repeat, const std::string& help) {
   if (repeat == Repeat::kNo) return app.add_option(flag, *values, help)->expected(1);
   return app.add_option(flag, *values, help + "; may repeat")->allow_extra_args(false);
+}
+
+// Of all of `text`; nullopt for what is no finite number.
+std::optional<double> ParseNumber(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || !std::isfinite(number)) return std::nullopt;
+  return number;
 }
 
 // Rewrites `text` as plain digits, or says what is wrong.
@@ -67,6 +78,19 @@ CLI::Option* AddCounts(CLI::App& app, const std::string& flag, std::vector<int64
                        int64_t max, Repeat repeat, const std::string& help) {
   const auto check = [max](std::string& text) { return NormaliseCount(text, max); };
   return AddValues(app, flag, values, repeat, help)->transform(CLI::Validator(check, ""));
+}
+
+void AddNumber(CLI::App& app, const std::string& flag, std::optional<double>* value,
+               const std::string& help) {
+  const auto check = [](const std::string& text) {
+    const std::optional<double> number = ParseNumber(text);
+    return number && *number >= 0 ? ""
+                                  : fmt::format("found \"{}\", expected a number, 0 or more", text);
+  };
+  const auto store = [value](const std::string& text) { *value = ParseNumber(text); };
+  app.add_option_function<std::string>(flag, store, help)
+      ->type_name("X")
+      ->check(CLI::Validator(check, ""));
 }
 
 void AddTruth(CLI::App& app, const std::string& flag, std::optional<bool>* value,

@@ -33,6 +33,10 @@ CLI::Option* AddChoices(CLI::App& app, const std::string& flag, std::vector<std:
 CLI::Option* AddCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* values,
                        int64_t max, Repeat repeat, const std::string& help);
 
+// A flag that takes a number, 0 or more; stays absent when not given.
+void AddNumber(CLI::App& app, const std::string& flag, std::optional<double>* value,
+               const std::string& help);
+
 // A flag that takes true or false; stays absent when not given.
 void AddTruth(CLI::App& app, const std::string& flag, std::optional<bool>* value,
               const std::string& help);

@@ -51,9 +51,12 @@ void AddShardingFlags(CLI::App& app, PlanFlags* flags, Repeat repeat) {
 
 void AddTrainingFlags(CLI::App& app, PlanFlags* flags) {
   PlanRequest& r = flags->request;
-  AddChoice(app, "--optimizer", &r.optimizer, {"adamw", "none"}, "Optimizer (adamw)");
+  AddChoice(app, "--optimizer", &r.optimizer, {"adamw", "sgd", "none"}, "Optimizer (adamw)");
   AddChoice(app, "--optimizer-impl", &r.optimizer_impl, {"fused", "foreach"},
             "Its implementation (fused)");
+  AddNumber(app, "--learning-rate", &r.learning_rate, "Learning rate (0.001)");
+  AddNumber(app, "--weight-decay", &r.weight_decay, "Weight decay (adamw 0.01, sgd 0)");
+  AddNumber(app, "--momentum", &r.momentum, "Momentum of sgd (0); above 0 it has state");
   AddChoice(app, "--loss", &r.loss, {"cross_entropy_fp32", "cross_entropy", "sum_fp32"},
             "Loss (cross_entropy_fp32)");
   AddChoice(app, "--attention", &r.attention, {"auto", "flash", "efficient", "math"},

@@ -162,12 +162,12 @@ struct Sums {
   int64_t reduce_outputs = 0;
 };
 
-// Of each parameter the optimizer creates a counter and two moments, in this order.
+// Of each parameter AdamW creates a counter and two moments, in this order; SGD has no counters.
 std::vector<bool> CountersOf(const pb::Plan& plan) {
   std::vector<bool> counters(static_cast<size_t>(plan.buffers_size()), false);
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
-      if (!op.has_optimizer_init()) continue;
+      if (op.optimizer_init().kind() != pb::ADAMW) continue;
       for (int i = 0; i < op.out_size(); i += 3) counters[static_cast<size_t>(op.out(i))] = true;
     }
   }
@@ -213,8 +213,13 @@ Sums SumsOf(const pb::Plan& plan, const std::vector<Held>& held) {
 
 // Bytes a parameter's moments take.
 int64_t MomentSize(const pb::Plan& plan) {
-  if (plan.decisions().optimizer() != pb::ADAMW) return 0;
-  return 2 * SizeOf(static_cast<DType>(plan.decisions().original_dtype()));
+  int moments = 0;
+  for (const pb::Segment& segment : plan.segments()) {
+    for (const pb::Op& op : segment.ops()) {
+      if (op.has_optimizer_init()) moments = op.optimizer_init().kind() == pb::ADAMW ? 2 : 1;
+    }
+  }
+  return moments * SizeOf(static_cast<DType>(plan.decisions().original_dtype()));
 }
 
 void FillDifference(const pb::Plan& plan, const Sums& s, pb::Textbook& t) {
@@ -231,7 +236,7 @@ void FillDifference(const pb::Plan& plan, const Sums& s, pb::Textbook& t) {
   term("one copy of the weights, not a 16-bit one beside a 32-bit one", share(size) - share(6));
   term("gradients in the dtype of the shards, not in 16 bits", share(size) - share(2));
   term("gradients not reduced yet at the peak", std::min<int64_t>(s.gradients - share(size), 0));
-  term("moments of the optimizer in another dtype, or none", share(moments) - share(8));
+  term("moments of the optimizer in another dtype, one or none", share(moments) - share(8));
   term("step counters of the optimizer", s.counters);
   term("uneven shards: padding, and rank 0's larger part",
        (s.shards - share(size)) + std::max<int64_t>(s.gradients - share(size), 0) +

@@ -52,12 +52,36 @@ Status CheckRotary(const pb::Rotary& r) {
                r.original_positions() > 0);
 }
 
+bool HoldsFrequencies(const pb::ModelBuffer& b) {
+  return b.shape_size() == 1 && (b.name() == "inv_freq" || b.name() == "original_inv_freq");
+}
+
+Status CheckBuffer(const std::string& where, const pb::ModelBuffer& b) {
+  constexpr double kMaxElements = 1e12;
+  double elements = 1;
+  bool right = b.shape_size() <= Dims::kMax;
+  for (const int64_t size : b.shape()) {
+    right = right && size >= 1;
+    elements *= static_cast<double>(size);
+  }
+  if (right && elements <= kMaxElements) return OkStatus();
+  return InvalidInput(
+      fmt::format("{}: found a shape of {} sizes, expected at most {} of 1 or more, "
+                  "and {:.0e} elements",
+                  where, b.shape_size(), Dims::kMax, kMaxElements));
+}
+
 }  // namespace
 
 Status CheckFacts(const pb::Model& model, const ModelGraph& graph) {
   RETURN_IF_ERROR(CheckDeviation("initializer_range", model.initializer_range()));
   for (const GraphParameter& p : graph.parameters) {
     RETURN_IF_ERROR(CheckDeviation(p.path + ": initial_deviation", p.source->initial_deviation()));
+  }
+  for (const GraphModule& m : graph.modules) {
+    for (const pb::ModelBuffer& b : m.source->buffers()) {
+      RETURN_IF_ERROR(CheckBuffer(m.path + "." + b.name(), b));
+    }
   }
   return CheckRotary(model.rotary());
 }
@@ -76,7 +100,7 @@ void AddModuleBuffer(const pb::Model& model, const std::string& module_path,
   row.set_buffer(buffer);
   row.set_dtype(pb::FP32);
   row.mutable_shape()->CopyFrom(source.shape());
-  if (source.name() != "inv_freq" && source.name() != "original_inv_freq") return;
+  if (!HoldsFrequencies(source)) return;
   const pb::Rotary& r = model.rotary();
   pb::RotaryFrequencies& rotary = *row.mutable_rotary();
   rotary.set_theta(r.theta() > 0 ? r.theta() : kTheta);

@@ -3,18 +3,17 @@
 namespace foreshard {
 namespace {
 
-// AdamW's defaults in PyTorch but for the learning rate, which never changes memory or time.
-constexpr double kLearningRate = 1e-3;
+// AdamW's defaults in PyTorch, which nobody can choose yet.
 constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.999;
 constexpr double kEps = 1e-8;
-constexpr double kWeightDecay = 0.01;
 
 class OptimizerLowering {
  public:
-  OptimizerLowering(DType original, const ModelGraph& graph, const Fsdp2& fsdp, StreamId compute,
-                    int ranks, PlanBuilder& builder)
-      : original_(original),
+  OptimizerLowering(const OptimizerChoice& choice, DType original, const ModelGraph& graph,
+                    const Fsdp2& fsdp, StreamId compute, int ranks, PlanBuilder& builder)
+      : choice_(choice),
+        original_(original),
         graph_(graph),
         fsdp_(fsdp),
         compute_(compute),
@@ -29,21 +28,26 @@ class OptimizerLowering {
     }
   }
 
-  // Per parameter a step count and two moments, as the first step() creates them.
-  void Init(pb::OptimizerKind kind) {
+  // What the first step() creates: AdamW per parameter a step count and two moments, SGD a momentum
+  // buffer, if it has momentum.
+  void Init() {
+    const bool adamw = choice_.kind == pb::ADAMW;
+    if (!adamw && choice_.momentum == 0) return;
     builder_.BeginSegment("optimizer_init");
     for (const ShardedParameter* p : trainable_) {
       builder_.SetUnit(builder_.plan().parameters(p->parameter).unit());
-      state_.push_back(builder_.Allocate(SizeOf(DType::kFp32), pb::OPTIMIZER_STATE, compute_));
-      for (int moment = 0; moment < 2; ++moment) {
+      if (adamw) {
+        state_.push_back(builder_.Allocate(SizeOf(DType::kFp32), pb::OPTIMIZER_STATE, compute_));
+      }
+      for (int moment = 0; moment < (adamw ? 2 : 1); ++moment) {
         state_.push_back(LocalBuffer(*p, pb::OPTIMIZER_STATE));
       }
     }
     builder_.SetUnit(-1);
-    builder_.Issue(compute_, {}, state_).mutable_optimizer_init()->set_kind(kind);
+    builder_.Issue(compute_, {}, state_).mutable_optimizer_init()->set_kind(choice_.kind);
   }
 
-  void Step(pb::OptimizerKind kind, pb::OptimizerImpl impl) {
+  void Step() {
     std::vector<BufferId> in;
     std::vector<BufferId> out;
     for (const Fsdp2::Gradient& g : fsdp_.gradients()) in.push_back(g.buffer);
@@ -53,21 +57,15 @@ class OptimizerLowering {
       elems += p->local_numel;
     }
     out.insert(out.end(), state_.begin(), state_.end());
-    // The multi-tensor implementation holds the square roots of all second moments at once.
-    std::vector<BufferId> roots;
-    if (impl == pb::FOREACH) {
-      for (const ShardedParameter* p : trainable_) roots.push_back(LocalBuffer(*p, pb::TEMP));
+    // The multi-tensor implementation of AdamW holds the square roots of all second moments at
+    // once, that of SGD all decayed gradients.
+    const bool lists = choice_.kind == pb::ADAMW || choice_.weight_decay != 0;
+    std::vector<BufferId> list;
+    if (choice_.impl == pb::FOREACH && lists) {
+      for (const ShardedParameter* p : trainable_) list.push_back(LocalBuffer(*p, pb::TEMP));
     }
-    pb::OptimizerStep& step = *builder_.Issue(compute_, in, out).mutable_optimizer_step();
-    step.set_kind(kind);
-    step.set_impl(impl);
-    step.set_learning_rate(kLearningRate);
-    step.set_beta1(kBeta1);
-    step.set_beta2(kBeta2);
-    step.set_eps(kEps);
-    step.set_weight_decay(kWeightDecay);
-    step.set_elems(elems);
-    for (BufferId b : roots) builder_.Free(b);
+    FillStep(elems, *builder_.Issue(compute_, in, out).mutable_optimizer_step());
+    for (BufferId b : list) builder_.Free(b);
   }
 
   void ZeroGrad() {
@@ -77,6 +75,19 @@ class OptimizerLowering {
   }
 
  private:
+  void FillStep(int64_t elems, pb::OptimizerStep& step) const {
+    step.set_kind(choice_.kind);
+    step.set_impl(choice_.impl);
+    step.set_learning_rate(choice_.learning_rate);
+    step.set_weight_decay(choice_.weight_decay);
+    step.set_momentum(choice_.momentum);
+    step.set_elems(elems);
+    if (choice_.kind != pb::ADAMW) return;
+    step.set_beta1(kBeta1);
+    step.set_beta2(kBeta2);
+    step.set_eps(kEps);
+  }
+
   // A tensor of the parameter's real local elements; ranks that hold fewer rows are listed.
   BufferId LocalBuffer(const ShardedParameter& p, pb::Category category) {
     const Dims& shape = graph_.parameters[p.parameter].shape;
@@ -91,6 +102,7 @@ class OptimizerLowering {
     return id;
   }
 
+  const OptimizerChoice choice_;
   const DType original_;
   const ModelGraph& graph_;
   const Fsdp2& fsdp_;
@@ -103,16 +115,15 @@ class OptimizerLowering {
 
 }  // namespace
 
-void AddOptimizer(pb::OptimizerKind kind, pb::OptimizerImpl impl, DType original,
-                  const ModelGraph& graph, const Fsdp2& fsdp, StreamId compute, int ranks,
-                  PlanBuilder& builder) {
-  OptimizerLowering lowering(original, graph, fsdp, compute, ranks, builder);
+void AddOptimizer(const OptimizerChoice& choice, DType original, const ModelGraph& graph,
+                  const Fsdp2& fsdp, StreamId compute, int ranks, PlanBuilder& builder) {
+  OptimizerLowering lowering(choice, original, graph, fsdp, compute, ranks, builder);
   builder.SetPhase(pb::OPTIMIZER);
   builder.SetUnit(-1);
-  if (kind != pb::OPTIMIZER_NONE) lowering.Init(kind);
+  if (choice.kind != pb::OPTIMIZER_NONE) lowering.Init();
   builder.BeginSegment("optimizer");
   builder.SetUnit(-1);
-  if (kind != pb::OPTIMIZER_NONE) lowering.Step(kind, impl);
+  if (choice.kind != pb::OPTIMIZER_NONE) lowering.Step();
   lowering.ZeroGrad();
 }
 

@@ -4,7 +4,6 @@
 #include "planner/lower/facts.h"
 #include "planner/lower/forward.h"
 #include "planner/lower/fsdp2.h"
-#include "planner/lower/optimizer.h"
 #include "proto/oplib/workspace.h"
 
 namespace foreshard {
@@ -51,8 +50,8 @@ class StepLowering {
     builder_.SetPhase(pb::BACKWARD);
     eager.Backward(loss, fsdp);
     loss.reset();
-    AddOptimizer(d_.optimizer, d_.optimizer_impl, d_.original, graph_, fsdp, streams_.compute,
-                 d_.world_size, builder_);
+    AddOptimizer(d_.optimizer, d_.original, graph_, fsdp, streams_.compute, d_.world_size,
+                 builder_);
     AddPrograms();
   }
 
@@ -117,7 +116,9 @@ class StepLowering {
         const BufferId buffer = builder_.AddResident(Numel(shape) * SizeOf(DType::kFp32),
                                                      pb::MODULE_BUFFER, streams_.compute);
         AddModuleBuffer(model_, graph_.modules[m].path, b, buffer, builder_.plan());
-        if (b.name() == "inv_freq") {
+        // The graph has made sure that there is one.
+        if (b.name() == "inv_freq" && shape.size() == 1 &&
+            2 * shape[0] == model_.rotary().head_dim()) {
           forward.SetInverseFrequencies(eager.External(buffer, DType::kFp32, {1, 1, shape[0]}));
         }
       }

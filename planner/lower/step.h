@@ -3,6 +3,7 @@
 
 #include "planner/graph/model_graph.h"
 #include "planner/lower/behaviour.h"
+#include "planner/lower/optimizer.h"
 #include "planner/lower/plan_builder.h"
 #include "planner/profiles/profile.h"
 #include "planner/wrap.h"
@@ -17,8 +18,7 @@ struct StepDecisions {
   DType original = DType::kFp32;
   DType compute = DType::kBf16;
   DType reduce = DType::kFp32;
-  pb::OptimizerKind optimizer = pb::ADAMW;
-  pb::OptimizerImpl optimizer_impl = pb::FUSED;
+  OptimizerChoice optimizer;
   pb::LossKind loss = pb::CROSS_ENTROPY_FP32;
   int world_size = 1;
   std::string arch;

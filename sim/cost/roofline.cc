@@ -9,13 +9,23 @@
 namespace foreshard::sim {
 namespace {
 
-// Passes over one tensor of the trainable elements that an AdamW step makes, and its kernels.
-// Fused: reads gradient, parameter, two moments; writes all but the gradient; one kernel.
-// Foreach, operation by operation: decay 2, first moment 3, second moment 2 + 3, square root 2,
-// division 2, epsilon 2, update 4; eight kernels.
-constexpr double kFusedPasses = 7;
-constexpr double kForeachPasses = 20;
-constexpr int kForeachKernels = 8;
+// Passes over one tensor of the trainable elements that a step of the optimizer makes, and kernels.
+struct Update {
+  double fused_passes = 0;  // one kernel that reads the gradient and updates everything else
+  double foreach_passes = 0;
+  int foreach_kernels = 0;
+};
+
+// Foreach, operation by operation. AdamW: first moment 3, second moment 2 + 3, square root 2,
+// division 2, epsilon 2, update 4. SGD: momentum 2 + 3, update 3. Weight decay updates the
+// parameters of AdamW, and makes a sum of the gradients of SGD.
+Update UpdateOf(const pb::OptimizerStep& step) {
+  const bool decays = step.weight_decay() != 0;
+  if (step.kind() != pb::SGD) return {7, decays ? 20.0 : 18.0, decays ? 8 : 7};
+  Update update = step.momentum() == 0 ? Update{3, 3, 1} : Update{5, 8, 3};
+  if (!decays) return update;
+  return {update.fused_passes, update.foreach_passes + 3, update.foreach_kernels + 1};
+}
 
 Bytes SizeOfElements(int64_t elems, pb::DType dtype) {
   return Bytes(elems * SizeOf(static_cast<DType>(dtype)));
@@ -151,9 +161,11 @@ Seconds RooflineModel::OptimizerTime(const pb::Op& op) const {
   // Gradients are read; shards and state are read and written.
   const Bytes fused = Total(op.in()) + 2 * Total(op.out());
   if (op.optimizer_step().impl() != pb::FOREACH) return CopyTime(fused);
-  const double moved = static_cast<double>(fused.count()) * (kForeachPasses / kFusedPasses);
+  const Update update = UpdateOf(op.optimizer_step());
+  const double moved =
+      static_cast<double>(fused.count()) * (update.foreach_passes / update.fused_passes);
   return CopyTime(Bytes(static_cast<int64_t>(moved))) +
-         (kForeachKernels - 1) * Seconds(cluster_.host().kernel_seconds());
+         (update.foreach_kernels - 1) * Seconds(cluster_.host().kernel_seconds());
 }
 
 Bytes RooflineModel::Total(const google::protobuf::RepeatedField<int32_t>& buffers) const {

@@ -65,6 +65,13 @@ TEST_F(CliErrorTest, FlagValuesThatAreUnknownListTheAllowedOnes) {
     ExpectError(Predict({flag, "zzz"}), 2, {flag + ": found \"zzz\"", "expected one of"});
   }
   ExpectError(Predict({"--torch", "new"}), 2, {"torch", "new"});
+  for (const std::string flag : {"--learning-rate", "--weight-decay", "--momentum"}) {
+    for (const std::string value : {"-1", "nan", "inf", "1e999", "fast", "0.1x", ""}) {
+      ExpectError(Predict({flag, value}), 2, {flag});
+    }
+  }
+  ExpectError(Predict({"--momentum", "0.9"}), 2,
+              {"momentum: found 0.9, expected none for optimizer adamw"});
 }
 
 TEST_F(CliErrorTest, WrapPoliciesThatMakeNoSense) {

@@ -52,6 +52,23 @@ TEST_F(CliTest, ListShowsEverythingThatCanBeNamed) {
   EXPECT_THAT(lists.at("models").get<Args>(), testing::Contains("llama-3-8b"));
 }
 
+TEST_F(CliTest, SgdIsToldByItsFlags) {
+  const ProcessResult result =
+      RunForeshard(Predict({"--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "0.1"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("SGD (fused) with momentum 0.9 in fp32 and weight decay 0.1"));
+  const ProcessResult plain = RunForeshard(Predict({"--optimizer", "sgd"}));
+  EXPECT_THAT(plain.out, HasSubstr("SGD (fused) without momentum"));
+  EXPECT_THAT(plain.out, testing::Not(HasSubstr("optimizer state")));
+}
+
+TEST_F(CliTest, OneRankSendsNothing) {
+  const ProcessResult result = RunForeshard(Predict({"--world", "1"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("one rank: nothing is sent"));
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("Collectives of one step")));
+}
+
 TEST_F(CliTest, InspectFoldsRepeatedLayers) {
   const ProcessResult result = RunForeshard({"inspect", "llama-2-7b"});
   EXPECT_EQ(result.exit_code, 0);

@@ -27,9 +27,10 @@ bool Asked(const json& options, const char* name) {
 
 std::string UnsupportedOptimizer(const json& optimizer) {
   if (optimizer.is_null()) return "";
-  if (optimizer.at("kind") != "adamw") return "optimizer " + optimizer.at("kind").dump();
+  const std::string kind = optimizer.at("kind");
+  if (kind != "adamw" && kind != "sgd") return "optimizer " + kind;
   if (optimizer.value("foreach", false) || optimizer.value("fused", false)) return "";
-  return "AdamW as a loop over parameters";
+  return kind + " as a loop over parameters";
 }
 
 std::string UnsupportedInBoth(const json& options) {
@@ -140,7 +141,10 @@ void SetCommon(const json& document, const json& options, PlanRequest& request) 
   if (optimizer.is_null()) {
     request.optimizer = "none";
   } else {
+    request.optimizer = optimizer.at("kind");
     request.optimizer_impl = optimizer.value("fused", false) ? "fused" : "foreach";
+    if (optimizer.contains("momentum")) request.momentum = optimizer["momentum"];
+    if (optimizer.contains("weight_decay")) request.weight_decay = optimizer["weight_decay"];
   }
 }
 

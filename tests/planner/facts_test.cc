@@ -96,6 +96,31 @@ TEST(InitialValues, NumbersThatFillNoTensorAreRefused) {
   EXPECT_THAT(message(model), HasSubstr("rotary.low_frequency_factor: found 0"));
 }
 
+TEST(ModuleBuffers, ShapesThatNoTensorHasAreRefused) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{-1}, {0}, {1, 1, 1, 1, 1, 1, 1}, {int64_t{1} << 62, 4}}) {
+    pb::Model model = TreeModel({});
+    pb::ModelBuffer& buffer = *FindModule(model, "emb").add_buffers();
+    buffer.set_name("table");
+    buffer.mutable_shape()->Add(shape.begin(), shape.end());
+    const StatusOr<pb::Plan> plan = MakePlan(model, SmallRequest(2));
+    EXPECT_EQ(plan.status().code(), StatusCode::kInvalidInput);
+    EXPECT_THAT(plan.status().message(), HasSubstr("emb.table: found a shape"));
+  }
+}
+
+// Nothing reads it, so nobody has to know what it holds.
+TEST(ModuleBuffers, OthersHaveARowWithoutValues) {
+  pb::Model model = TreeModel({});
+  pb::ModelBuffer& buffer = *FindModule(model, "emb").add_buffers();
+  buffer.set_name("inv_freq");
+  for (const int64_t size : {2, 3}) buffer.add_shape(size);
+  const pb::Plan plan = PlanOf(model, SmallRequest(2));
+  ASSERT_EQ(plan.module_buffers_size(), 1);
+  EXPECT_EQ(plan.module_buffers(0).path(), "emb.inv_freq");
+  EXPECT_FALSE(plan.module_buffers(0).has_rotary());
+}
+
 std::string RopeError(const std::string& fields) {
   const StatusOr<pb::Model> model = Llama(fields);
   EXPECT_FALSE(model.ok()) << fields;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -57,7 +58,9 @@ class Sampler {
     r.torch = Pick<std::string>({"2.14", "2.15"});
     r.attention = Pick<std::string>({"auto", "math"});
     r.kernel_profile = Pick<std::string>({"torch-cuda", "torch-cpu", "foreshard"});
-    r.optimizer = Pick<std::string>({"none", "adamw", "adamw"});
+    r.optimizer = Pick<std::string>({"none", "adamw", "adamw", "sgd"});
+    if (r.optimizer == "sgd" && Below(2) == 0) r.momentum = 0.9;
+    if (r.optimizer == "sgd" && Below(2) == 0) r.weight_decay = 0.1;
     r.optimizer_impl = Pick<std::string>({"fused", "foreach"});
     r.loss = Pick<std::string>({"sum_fp32", "cross_entropy_fp32", "cross_entropy"});
     r.reshard_after_forward = Below(2) == 0;
@@ -103,7 +106,7 @@ int64_t RowsTimes(const pb::Parameter& p, int64_t rows) {
 }
 
 // What lives between steps on rank 0: padded shards, and of AdamW a step count and two moments of
-// the real rows.
+// the real rows, of SGD one if it has momentum.
 int64_t ShardBytes(const pb::Plan& plan, const PlanRequest& request) {
   int64_t bytes = 0;
   for (const pb::Parameter& p : plan.parameters()) {
@@ -113,11 +116,14 @@ int64_t ShardBytes(const pb::Plan& plan, const PlanRequest& request) {
   return bytes;
 }
 int64_t StateBytes(const pb::Plan& plan, const PlanRequest& request) {
-  if (request.optimizer == "none") return 0;
+  const bool adamw = request.optimizer == "adamw";
+  if (!adamw && request.momentum.value_or(0) == 0) return 0;
   int64_t bytes = 0;
   for (const pb::Parameter& p : plan.parameters()) {
     const int64_t rows = (p.shape(0) + request.world_size - 1) / request.world_size;
-    bytes += 4 + 2 * RowsTimes(p, std::min(rows, p.shape(0))) * SizeOf(request.original_dtype);
+    const int64_t moment =
+        RowsTimes(p, std::min(rows, p.shape(0))) * SizeOf(request.original_dtype);
+    bytes += adamw ? 4 + 2 * moment : moment;
   }
   return bytes;
 }
@@ -296,6 +302,15 @@ constexpr BadRequest kBad[] = {
     {"wrap", [](PlanRequest& r) { r.wrap = "class:"; }},
     {"optimizer", [](PlanRequest& r) { r.optimizer = "adam"; }},
     {"optimizer-impl", [](PlanRequest& r) { r.optimizer_impl = "fast"; }},
+    {"learning-rate", [](PlanRequest& r) { r.optimizer = "adamw", r.learning_rate = -1e-3; }},
+    {"learning-rate", [](PlanRequest& r) { r.optimizer = "sgd", r.learning_rate = NAN; }},
+    {"learning-rate: found 0.1, expected none for optimizer none",
+     [](PlanRequest& r) { r.learning_rate = 0.1; }},
+    {"weight-decay", [](PlanRequest& r) { r.optimizer = "adamw", r.weight_decay = INFINITY; }},
+    {"weight-decay: found 0, expected none", [](PlanRequest& r) { r.weight_decay = 0; }},
+    {"momentum", [](PlanRequest& r) { r.optimizer = "sgd", r.momentum = -0.5; }},
+    {"momentum: found 0.9, expected none for optimizer adamw",
+     [](PlanRequest& r) { r.optimizer = "adamw", r.momentum = 0.9; }},
     {"loss", [](PlanRequest& r) { r.loss = "mse"; }},
     {"dtype", [](PlanRequest& r) { r.original_dtype = DType::kInt64; }},
     {"dtype", [](PlanRequest& r) { r.param_dtype = DType::kFp16; }},

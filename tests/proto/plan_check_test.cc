@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -153,6 +154,36 @@ const Mutation kKernels[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, BrokenPlan, ::testing::ValuesIn(kKernels), NameOf);
 
+pb::OptimizerStep* Update(pb::Plan& p) {
+  return p.mutable_segments(2)->mutable_ops(0)->mutable_optimizer_step();
+}
+
+void BecomeSgd(pb::Plan& p, double momentum) {
+  Update(p)->set_kind(pb::SGD);
+  Update(p)->set_momentum(momentum);
+}
+
+// One momentum buffer a parameter instead of AdamW's three.
+TEST(PlanCheck, AcceptsSgdWithAndWithoutMomentum) {
+  pb::Plan plan = SmallPlan();
+  BecomeSgd(plan, 0.9);
+  pb::Op& init = *plan.mutable_segments(1)->mutable_ops(0);
+  init.mutable_optimizer_init()->set_kind(pb::SGD);
+  pb::Op& update = *plan.mutable_segments(2)->mutable_ops(0);
+  update.clear_out();
+  init.clear_out();
+  init.clear_allocs();
+  for (const int b : {0, 1, 16, 19}) update.add_out(b);
+  for (const int b : {16, 19}) init.add_out(b), init.add_allocs(b);
+  const Status with = CheckPlan(plan);
+  EXPECT_TRUE(with.ok()) << with.message();
+  update.mutable_optimizer_step()->clear_momentum();
+  update.mutable_out()->Truncate(2);
+  plan.mutable_programs(0)->mutable_uses()->DeleteSubrange(1, 1);
+  const Status without = CheckPlan(plan);
+  EXPECT_TRUE(without.ok()) << without.message();
+}
+
 const Mutation kOps[] = {
     {"NoKind", "kind", "op 8", [](pb::Plan& p) { Step(p, 8)->clear_kind(); }},
     {"NoPhase", "phase", "op 2", [](pb::Plan& p) { Step(p, 2)->clear_phase(); }},
@@ -207,6 +238,27 @@ const Mutation kOps[] = {
      [](pb::Plan& p) { Step(p, 3)->mutable_copy_out()->set_elems(9); }},
     {"ReduceCopyInSize", "collective", "do not fit",
      [](pb::Plan& p) { Step(p, 10)->mutable_reduce_copy_in()->set_elems_in(9); }},
+    {"OptimizerUnknown", "optimizer", "or its implementation is unknown",
+     [](pb::Plan& p) { Update(p)->set_kind(pb::OPTIMIZER_NONE); }},
+    {"OptimizerImplementation", "optimizer", "or its implementation is unknown",
+     [](pb::Plan& p) { Update(p)->clear_impl(); }},
+    {"OptimizerNumber", "optimizer", "is told -0.5", [](pb::Plan& p) { Update(p)->set_eps(-0.5); }},
+    {"OptimizerNan", "optimizer", "is told nan",
+     [](pb::Plan& p) { Update(p)->set_learning_rate(std::nan("")); }},
+    {"MomentumOfAdamW", "optimizer", "has momentum 0.9",
+     [](pb::Plan& p) { Update(p)->set_momentum(0.9); }},
+    {"SgdWithoutMomentum", "optimizer", "writes 8 buffers, expected 2",
+     [](pb::Plan& p) { BecomeSgd(p, 0); }},
+    {"SgdWithMomentum", "optimizer", "writes 8 buffers, expected 4",
+     [](pb::Plan& p) { BecomeSgd(p, 0.9); }},
+    {"SgdState", "optimizer", "buffer 15 of parameter \"block.weight\" has 4 bytes, expected 16",
+     [](pb::Plan& p) {
+       p.mutable_segments(1)->mutable_ops(0)->mutable_optimizer_init()->set_kind(pb::SGD);
+     }},
+    {"StateOfNoOptimizer", "optimizer", "the state of an unknown optimizer",
+     [](pb::Plan& p) {
+       p.mutable_segments(1)->mutable_ops(0)->mutable_optimizer_init()->clear_kind();
+     }},
     {"OptimizerElems", "optimizer", "updates -1 elements, the trainable shards have 6",
      [](pb::Plan& p) {
        p.mutable_segments(2)->mutable_ops(0)->mutable_optimizer_step()->set_elems(-1);

@@ -160,8 +160,22 @@ TEST(Roofline, EveryKindOfOpHasItsPrice) {
       // gradient 8 read, shard 16 and state 32 read and written
       {"stream: 0 optimizer_step { impl: FUSED } in: 0 out: [ 1, 2 ]", 0.25, 26 + 0.125},
       // 20 passes instead of 7 (104 bytes -> 297), eight kernels
-      {"stream: 0 optimizer_step { impl: FOREACH } in: 0 out: [ 1, 2 ]", 0.25,
+      {"stream: 0 optimizer_step { impl: FOREACH weight_decay: 0.1 } in: 0 out: [ 1, 2 ]", 0.25,
        297 / 4.0 + 8 * 0.125},
+      // without decay 18 passes and seven kernels (104 bytes -> 267)
+      {"stream: 0 optimizer_step { impl: FOREACH } in: 0 out: [ 1, 2 ]", 0.25,
+       267 / 4.0 + 7 * 0.125},
+      // gradient 8 read, shard 16 read and written
+      {"stream: 0 optimizer_step { kind: SGD impl: FUSED } in: 0 out: 1", 0.25, 10 + 0.125},
+      {"stream: 0 optimizer_step { kind: SGD impl: FOREACH } in: 0 out: 1", 0.25, 10 + 0.125},
+      // 3 + 3 passes instead of 3, two kernels
+      {"stream: 0 optimizer_step { kind: SGD impl: FOREACH weight_decay: 1 } in: 0 out: 1", 0.25,
+       20 + 2 * 0.125},
+      // 8 passes instead of 5 (104 bytes -> 166), three kernels
+      {"stream: 0 optimizer_step { kind: SGD impl: FOREACH momentum: 1 } in: 0 out: [ 1, 2 ]", 0.25,
+       166 / 4.0 + 3 * 0.125},
+      {"stream: 0 local_gather { elems: 4 dtype: BF16 }", 0.25, 4 + 0.125},
+      {"stream: 0 local_reduce { elems: 2 dtype: FP32 }", 0.25, 4 + 0.125},
       {"reshard {}", 0, 0},
       {"release {}", 0, 0},
       {"zero_grad {}", 0, 0},

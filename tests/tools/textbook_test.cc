@@ -130,6 +130,10 @@ TEST(Textbook, DifferencesSumWithoutMixedPrecisionAndWithoutAnOptimizer) {
     ExpectSums(PlanOf(tree, request));
     request.optimizer = "none";
     ExpectSums(PlanOf(tree, request));
+    request.optimizer = "sgd";
+    ExpectSums(PlanOf(tree, request));
+    request.momentum = 0.9;
+    ExpectSums(PlanOf(tree, request));
     request.original_dtype = DType::kBf16;
     request.param_dtype = DType::kBf16;
     ExpectSums(PlanOf(tree, request));
