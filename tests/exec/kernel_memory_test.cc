@@ -18,7 +18,7 @@ std::atomic<int64_t> g_allocations = 0;
 
 // Not ours: for some small products (columns modulo 16 from 1 to 8, at least 32 summands) OpenBLAS
 // 0.3.21 takes a buffer on machines with AVX-512.
-bool IsBlas(const void* caller) {
+[[maybe_unused]] bool IsBlas(const void* caller) {
   Dl_info info;
   return dladdr(caller, &info) != 0 && std::strstr(info.dli_fname, "openblas") != nullptr;
 }
