@@ -55,6 +55,7 @@ TEST(KernelMemory, AllocationsAreCounted) {
 }
 
 TEST(KernelMemory, KernelsAllocateNothing) {
+  if (kSanitized) GTEST_SKIP() << "malloc is the sanitizer's";
   InitCpuKernels();
   for (const KernelCase& c : LoadKernelCases()) {
     const CaseRun run(c);
@@ -63,6 +64,7 @@ TEST(KernelMemory, KernelsAllocateNothing) {
 }
 
 TEST(KernelMemory, LargeProductsAllocateNothing) {
+  if (kSanitized) GTEST_SKIP() << "malloc is the sanitizer's";
   InitCpuKernels();
   TypedTensor<float> a = RandomTensor({300, 400}, 1), b = RandomTensor({400, 500}, 2),
                      c({300, 500});
