@@ -8,7 +8,7 @@
 
 namespace foreshard::exec {
 
-inline constexpr int kMaxDims = 6;
+inline constexpr int kMaxDims = 6;  // as in plans
 
 // A tensor in memory that somebody else owns. Element (i, j, ...) is at data + (i * strides[0] +
 // j * strides[1] + ...) elements; strides may be 0 (expanded) or permuted.

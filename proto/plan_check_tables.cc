@@ -265,6 +265,10 @@ Status CheckType(const pb::TensorType& type, const std::string& place) {
   if (ElementBytes(type.dtype()) == 0) {
     return Broken("kernel", place, fmt::format("dtype {} is none", static_cast<int>(type.dtype())));
   }
+  if (type.shape_size() > oplib::kMaxDims) {
+    return Broken("kernel", place,
+                  fmt::format("{} dimensions, at most {}", type.shape_size(), oplib::kMaxDims));
+  }
   if (!Numel(type.shape())) {
     return Broken("kernel", place, "a size is negative, or the sizes multiply to 2^62 or more");
   }

@@ -15,6 +15,8 @@ class Kernel;
 
 namespace foreshard::oplib {
 
+inline constexpr int kMaxDims = 6;  // of an operand or result
+
 // Which model of a device prices a kernel.
 enum class CostClass {
   kMatmul,     // dense matrix product on the matrix units

@@ -80,6 +80,11 @@ Status Elementwise(const pb::Kernel& k) {
   return OkStatus();
 }
 
+Status RowWise(const pb::Kernel& k) {
+  for (const Type& t : k.operands()) RETURN_IF_ERROR(WantShape(t, k.results(0), "operand"));
+  return OkStatus();
+}
+
 Status InPlaceAdd(const pb::Kernel& k) {
   RETURN_IF_ERROR(WantShape(k.operands(1), k.operands(0), "second operand"));
   return WantShape(k.results(0), k.operands(0), "result");
@@ -250,7 +255,10 @@ Status Rope(const pb::Kernel& k) {
     RETURN_IF_ERROR(WantRank(table, 3, "table"));
     RETURN_IF_ERROR(Want(table.shape(1) == x.shape(2) && table.shape(2) == x.shape(3),
                          "table does not cover the positions"));
+    RETURN_IF_ERROR(
+        Want(table.shape(0) == 1 || table.shape(0) == x.shape(0), "table has another batch size"));
   }
+  RETURN_IF_ERROR(Want(x.shape(3) % 2 == 0, "head size is odd"));
   return WantShape(k.results(0), x, "result");
 }
 

@@ -8,6 +8,7 @@ namespace foreshard::oplib {
 
 // ---- shape rules
 Status Elementwise(const pb::Kernel& k);  // every operand broadcasts to the result
+Status RowWise(const pb::Kernel& k);      // the result and every operand have the same rows
 Status InPlaceAdd(const pb::Kernel& k);   // the result is the first operand
 Status Dropout(const pb::Kernel& k);      // x -> y, mask
 Status Fill(const pb::Kernel& k);         // no operand matters
@@ -30,7 +31,7 @@ Status LayerNorm(const pb::Kernel& k);  // x, weight[, bias] -> y, mean, rstd
 Status LayerNormBackward(const pb::Kernel& k);
 Status RmsNorm(const pb::Kernel& k);  // x, weight -> y, rstd
 Status RmsNormBackward(const pb::Kernel& k);
-Status Rope(const pb::Kernel& k);     // x [B, H, T, D], cos, sin [1, T, D]
+Status Rope(const pb::Kernel& k);     // x [B, H, T, D], cos, sin [1 or B, T, D]; D is even
 Status NllLoss(const pb::Kernel& k);  // log probabilities [M, V], labels -> loss, weight
 Status NllLossBackward(const pb::Kernel& k);
 Status CrossEntropy(const pb::Kernel& k);  // logits [M, V], labels -> loss, logsumexp [M]

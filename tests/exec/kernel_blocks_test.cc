@@ -64,6 +64,56 @@ TEST_F(KernelBlocks, ProductsOfStridedOperandsAreThoseOfTheirCopies) {
     ASSERT_NEAR(c.values[i], d.values[i], 2 * SumError(400));
 }
 
+// Sums of small integers are exact in fp32 and, up to 256, in bf16.
+TEST_F(KernelBlocks, EmbeddingGradientsOfBf16AreSummedBeforeTheyAreRounded) {
+  // Parts of the result are 1024 rows and 128 columns.
+  constexpr int64_t kRows = 2100, kColumns = 300, kCount = 700;
+  TypedTensor<int64_t> indices({kCount}, DType::kInt64);
+  TypedTensor<float> g({kCount, kColumns}), exact({kRows, kColumns});
+  TypedTensor<uint16_t> half({kCount, kColumns}, DType::kBf16);
+  TypedTensor<uint16_t> sums({kRows, kColumns}, DType::kBf16);
+  for (int64_t i = 0; i < kCount; ++i) {
+    // Some rows get many, most none.
+    indices.values[i] = i % 7 == 0 ? 2099 : static_cast<int64_t>(RandomBits(1, i) % kRows);
+    for (int64_t j = 0; j < kColumns; ++j) {
+      const auto value = static_cast<float>(RandomBits(2, i * kColumns + j) % 3);
+      g.values[i * kColumns + j] = value;
+      exact.values[indices.values[i] * kColumns + j] += value;
+    }
+  }
+  RunKernel("cast", {g.view()}, {half.view()});
+  RunKernel("embedding_backward", {half.view(), indices.view()}, {sums.view()});
+  for (size_t i = 0; i < sums.values.size(); ++i) {
+    ASSERT_EQ(Value(sums.values[i]), Value(exact.values[i])) << i;
+  }
+  // In fp32, added up in place.
+  TypedTensor<float> in_place({kRows, kColumns});
+  RunKernel("embedding_backward", {g.view(), indices.view()}, {in_place.view()});
+  EXPECT_EQ(in_place.values, exact.values);
+}
+
+TEST_F(KernelBlocks, SumsOverManyRowsOfColumnsAndOfRuns) {
+  // Integers again: any order gives the same, and nothing is lost.
+  TypedTensor<float> x({1300, 1100}), columns({1, 1100}), rows({1300, 1}), all({});
+  std::vector<double> by_column(1100), by_row(1300);
+  double total = 0;
+  for (int64_t i = 0; i < 1300; ++i) {
+    for (int64_t j = 0; j < 1100; ++j) {
+      const auto value = static_cast<float>(RandomBits(3, i * 1100 + j) % 5);
+      x.values[i * 1100 + j] = value;
+      by_column[j] += value;
+      by_row[i] += value;
+      total += value;
+    }
+  }
+  RunKernel("sum_to", {x.view()}, {columns.view()});
+  RunKernel("sum_to", {x.view()}, {rows.view()});
+  RunKernel("sum_all", {x.view()}, {all.view()});
+  for (int64_t j = 0; j < 1100; ++j) ASSERT_EQ(columns.values[j], by_column[j]);
+  for (int64_t i = 0; i < 1300; ++i) ASSERT_EQ(rows.values[i], by_row[i]);
+  EXPECT_EQ(all.values[0], total);
+}
+
 struct AttentionSizes {
   int64_t heads, groups, queries, keys, size;
   bool causal;

@@ -139,6 +139,11 @@ const Mutation kKernels[] = {
      [](pb::Plan& p) { p.mutable_kernels(0)->mutable_operands(0)->set_shape(0, -2); }},
     {"HugeSize", "kernel", "2^62",
      [](pb::Plan& p) { p.mutable_kernels(0)->mutable_operands(0)->set_shape(0, kHuge); }},
+    {"Dimensions", "kernel", "7 dimensions",
+     [](pb::Plan& p) {
+       p.mutable_kernels(0)->mutable_operands(0)->clear_strides();
+       for (int i = 0; i < 5; ++i) p.mutable_kernels(0)->mutable_operands(0)->add_shape(1);
+     }},
     {"StrideCount", "kernel", "3 strides",
      [](pb::Plan& p) { p.mutable_kernels(0)->mutable_operands(0)->add_strides(1); }},
     {"NegativeStride", "kernel", "stride -1",

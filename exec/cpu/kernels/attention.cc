@@ -9,6 +9,7 @@
 #include "exec/cpu/kernels/groups.h"
 #include "exec/cpu/kernels/reduce.h"
 #include "exec/cpu/kernels/vector_math.h"
+#include "exec/cpu/kernels/walk.h"
 #include "exec/random.h"
 
 namespace foreshard::exec::KERNEL_ISA {
@@ -127,7 +128,8 @@ void PadLogSums(const AttentionProblem& p, const TensorView& log_sums) {
 // The key of the random numbers stands where PyTorch keeps the state of its generator.
 void WriteSeeds(const KernelCall& call) {
   for (size_t i = 2; i < call.out.size(); ++i) FillTensor(0, call.out[i]);
-  if (call.out.size() > 2) StoreInt(static_cast<int64_t>(call.random), call.out[2], 0);
+  if (call.out.size() > 2 && NumelOf(call.out[2]) > 0)
+    StoreInt(static_cast<int64_t>(call.random), call.out[2], 0);
 }
 
 constexpr NamedKernel kRows[] = {

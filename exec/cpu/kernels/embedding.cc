@@ -54,24 +54,28 @@ void AddRowsInPlace(RowReader& g, const Indices& indices, const TensorView& out)
   });
 }
 
-// Sums up all gradients of a row before it is rounded, at the row's first index.
+// Part of the result in fp32 on the stack: 512 KiB.
+constexpr int64_t kTileRows = 1024;
+constexpr int64_t kTileColumns = 128;
+
+// Sums up a part of the result before it is rounded, going through all indices for each.
 void AddRowsRounded(RowReader& g, const Indices& indices, const TensorView& out) {
   const Rows to(out);
-  float sum[kChunk];
-  for (int64_t first = 0; first < indices.count(); ++first) {
-    const int64_t row = indices[first];
-    bool seen = false;
-    for (int64_t i = 0; i < first && !seen; ++i) seen = indices[i] == row;
-    if (seen) continue;
-    ForEachPart(to.length(), [&](int64_t start, int64_t n) {
-      for (int64_t j = 0; j < n; ++j) sum[j] = 0;
-      for (int64_t i = first; i < indices.count(); ++i) {
-        if (indices[i] != row) continue;
-        const float* gradient = g.Read(i, start, n);
+  float tile[kTileRows * kTileColumns];
+  for (int64_t row = 0; row < to.count(); row += kTileRows) {
+    const int64_t rows = to.count() - row < kTileRows ? to.count() - row : kTileRows;
+    for (int64_t start = 0; start < to.length(); start += kTileColumns) {
+      const int64_t n = to.length() - start < kTileColumns ? to.length() - start : kTileColumns;
+      for (int64_t j = 0; j < rows * n; ++j) tile[j] = 0;
+      for (int64_t i = 0; i < indices.count(); ++i) {
+        const int64_t in_tile = indices[i] - row;
+        if (in_tile < 0 || in_tile >= rows) continue;
+        const float* __restrict gradient = g.Read(i, start, n);
+        float* __restrict sum = tile + in_tile * n;
         for (int64_t j = 0; j < n; ++j) sum[j] += gradient[j];
       }
-      StoreFloats(sum, out, to.Part(row, start, n));
-    });
+      for (int64_t r = 0; r < rows; ++r) StoreFloats(tile + r * n, out, to.Part(row + r, start, n));
+    }
   }
 }
 
@@ -80,8 +84,8 @@ void EmbeddingBackward(const KernelCall& call) {
   const TensorView& out = call.out[0];
   const Indices indices(call.in[1], out.shape[0]);
   RowReader g(call.in[0]);
-  FillTensor(0, out);
   if (InPlace(out, Rows(out).Part(0, 0, out.shape[1])) != nullptr) {
+    FillTensor(0, out);
     AddRowsInPlace(g, indices, out);
   } else {
     AddRowsRounded(g, indices, out);

@@ -73,9 +73,9 @@ void Norm(const KernelCall& call, bool centre) {
 
 // What the backward reads: the gradient of y, x, and the row statistics.
 struct BackwardInput {
-  BackwardInput(const TensorView& g_, const TensorView& x_, const TensorView* mean_,
-                const TensorView& rstd_, const TensorView& weight_)
-      : g(g_), x(x_), mean(mean_), rstd(rstd_), weight(weight_) {}
+  BackwardInput(const TensorView& gradient, const TensorView& input, const TensorView* means,
+                const TensorView& scales, const TensorView& weights)
+      : g(gradient), x(input), mean(means), rstd(scales), weight(weights) {}
 
   Statistics At(int64_t row) const {
     return {mean ? LoadFloat(*mean, Rows(*mean).Start(row)) : 0,

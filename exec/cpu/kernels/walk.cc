@@ -67,6 +67,7 @@ int Walk::Join(int dims) {
 
 Rows::Rows(const TensorView& t) : t_(t) {
   const int last = t.dims - 1;
+  if (last < 0) return;
   length_ = t.shape[last];
   stride_ = t.strides[last];
   for (int d = last - 1; d >= 0; --d) {

@@ -76,7 +76,7 @@ class Walk {
 // The vectors along the last dimension of a tensor, in row-major order.
 class Rows {
  public:
-  // REQUIRES: at least one dimension.
+  // A number is a row of one element.
   explicit Rows(const TensorView& t);
   int64_t count() const { return count_; }
   int64_t length() const { return length_; }

@@ -229,7 +229,8 @@ def copies():
 # ---- reductions
 def reductions():
     for dtype in (f32, bf16):
-        for x in list(layouts(3, 34, dtype=dtype)) + [rand(1, 1, 1030, dtype=bf16)]:
+        long = [rand(1, 1, 1030, dtype=dtype)] if dtype == bf16 else []
+        for x in list(layouts(3, 34, dtype=dtype)) + long:
             case("mean_last", [x], [result(wide(x).mean(-1, keepdim=True), dtype, TIGHT)])
             case("sum_all", [x], [result(wide(x).sum(), dtype, TIGHT)])
         x = rand(2, 3, 4, dtype=dtype)
