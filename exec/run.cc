@@ -96,6 +96,8 @@ class Crew {
       if (const Status status = m.runner->Run(); !status.ok()) failure_.Raise(status);
     } catch (const std::exception& e) {
       failure_.Raise(Internal(std::string("a rank's thread ended with: ") + e.what()));
+    } catch (...) {
+      failure_.Raise(Internal("a rank's thread ended with an exception of unknown type"));
     }
     m.communicator->Leave();
     scoreboard_.Finish();

@@ -12,7 +12,7 @@
 
 namespace foreshard::exec {
 
-class CpuDevice final : public Device {
+class CpuDevice : public Device {
  public:
   // `poisons`: bytes are overwritten with NaNs when they get an owner and when they lose it. That
   // is work of the stream: it runs with the op that the stream is given next, after what that op

@@ -73,6 +73,8 @@ void CpuStream::Work() {
       (*task)();
     } catch (const std::exception& e) {
       failure_.Raise(Internal(std::string("a stream's work ended with: ") + e.what()));
+    } catch (...) {
+      failure_.Raise(Internal("a stream's work ended with an exception of unknown type"));
     }
   }
 }

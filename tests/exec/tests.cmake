@@ -30,3 +30,5 @@ foreshard_test(gradient_test
 add_library(foreshard_one_rank STATIC testing/one_rank.cc)
 target_link_libraries(foreshard_one_rank PUBLIC foreshard_sequential foreshard_exec
                                          PRIVATE foreshard_options)
+
+foreshard_test(failure_test SOURCES exec/failure_test.cc DEPS foreshard_small_world foreshard_exec)
