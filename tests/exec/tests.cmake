@@ -32,3 +32,6 @@ target_link_libraries(foreshard_one_rank PUBLIC foreshard_sequential foreshard_e
                                          PRIVATE foreshard_options)
 
 foreshard_test(failure_test SOURCES exec/failure_test.cc DEPS foreshard_small_world foreshard_exec)
+foreshard_test(training_test
+  SOURCES exec/training_test.cc
+  DEPS foreshard_exec foreshard_planner foreshard_model_sources)
