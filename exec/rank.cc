@@ -1,5 +1,7 @@
 #include "exec/rank.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -145,21 +147,39 @@ Status RankRunner::Issue(const PreparedOp& op, std::vector<Event*>& events) {
   for (const int stream : op.awaited_streams) device_.Wait(op.stream, device_.Record(stream));
   if (log != nullptr) log->issued = device_.Now();
   if (op.stream != kNoStream) {
-    Launch(op, log != nullptr ? &log->span : nullptr);
+    RETURN_IF_ERROR(Launch(op, log != nullptr ? &log->span : nullptr));
     if (op.is_awaited) events[instance_.position] = device_.Record(op.stream);
   }
-  for (const int buffer : op.frees) device_.Free(blocks_[buffer], StreamOf(buffer));
+  for (const int buffer : op.frees) {
+    ASSIGN_OR_RETURN(const Block block, Find(buffer, op));
+    device_.Free(block, StreamOf(buffer));
+    blocks_[buffer] = {};
+  }
   if (log != nullptr) log->allocated_bytes = device_.allocated_bytes();
   return OkStatus();
 }
 
-void RankRunner::Launch(const PreparedOp& op, TimeSpan* span) {
+StatusOr<Block> RankRunner::Find(int buffer, const PreparedOp& op) const {
+  if (blocks_[buffer].data != nullptr) return blocks_[buffer];
+  return InvalidPlan(fmt::format("{} uses buffer {}, which is not alive", op.place, buffer));
+}
+
+StatusOr<std::vector<Block>> RankRunner::FindAll(const std::vector<int>& buffers,
+                                                 const PreparedOp& op) const {
+  std::vector<Block> blocks;
+  for (const int buffer : buffers) {
+    ASSIGN_OR_RETURN(blocks.emplace_back(), Find(buffer, op));
+  }
+  return blocks;
+}
+
+Status RankRunner::Launch(const PreparedOp& op, TimeSpan* span) {
   exec::Launch launch;
   launch.op = &op;
   launch.span = span;
-  for (const int buffer : op.in) launch.in.push_back(blocks_[buffer]);
-  for (const int buffer : op.out) launch.out.push_back(blocks_[buffer]);
-  for (const int buffer : op.scratch) launch.scratch.push_back(blocks_[buffer]);
+  ASSIGN_OR_RETURN(launch.in, FindAll(op.in, op));
+  ASSIGN_OR_RETURN(launch.out, FindAll(op.out, op));
+  ASSIGN_OR_RETURN(launch.scratch, FindAll(op.scratch, op));
   if (op.random != kNoRandom) {
     launch.random =
         RandomKey({context_.seed, static_cast<uint64_t>(step_), static_cast<uint64_t>(rank_),
@@ -173,13 +193,14 @@ void RankRunner::Launch(const PreparedOp& op, TimeSpan* span) {
   if (op.group < 0) {
     device_.Run(op.stream, launch);
     if (op.writes_loss) ReadLoss(op);
-    return;
+    return OkStatus();
   }
   // Collectives of a group run one after the other, whatever their streams.
   GroupEnd& last = group_ends_[op.group];
   if (last.stream != op.stream) device_.Wait(op.stream, last.event);
   communicator_.Run(device_, op.stream, launch);
   last = {device_.Record(op.stream), op.stream, step_};
+  return OkStatus();
 }
 
 // ---- what the host puts in and takes out

@@ -68,7 +68,9 @@ class RankRunner {
   Status RunSegment(int segment, int repetition);
   Status Issue(const PreparedOp& op, std::vector<Event*>& events);
   Status Allocate(const PreparedOp& op);
-  void Launch(const PreparedOp& op, TimeSpan* span);
+  StatusOr<Block> Find(int buffer, const PreparedOp& op) const;
+  StatusOr<std::vector<Block>> FindAll(const std::vector<int>& buffers, const PreparedOp& op) const;
+  Status Launch(const PreparedOp& op, TimeSpan* span);
   void ReadLoss(const PreparedOp& op);
   void ReadGradients(const PreparedOp& op);
   Status AwaitOldest();

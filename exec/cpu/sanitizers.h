@@ -41,6 +41,13 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 namespace foreshard::exec::sanitizers {
 
+// Everything is many times slower then.
+#if defined(FORESHARD_TSAN) || defined(FORESHARD_ASAN)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
 #ifdef FORESHARD_TSAN
 inline void Acquire(const void* p) { __tsan_acquire(const_cast<void*>(p)); }
 inline void Release(const void* p) { __tsan_release(const_cast<void*>(p)); }
@@ -68,8 +75,6 @@ class Hidden {
 #else
 inline void Acquire(const void*) {}
 inline void Release(const void*) {}
-inline void AnnounceRead(const void* p, size_t size);
-inline void AnnounceWrite(void* p, size_t size);
 class Hidden {
  public:
   Hidden() {}

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "exec/cpu/sanitizers.h"
 #include "exec/run.h"
 #include "tests/small_world/world.h"
 
@@ -60,12 +61,15 @@ void Check(const SmallCase& sharded) {
   ExpectSameBits(outcome->weights, reference.weights());
 }
 
-// Calls `check` for each profile, wrapping, number of ranks and resharding.
+// Calls `visit` for each profile, wrapping, number of ranks and resharding; for some of them where
+// sanitizers slow everything down.
 template <typename Visit>
 void ForEachLayout(Visit visit) {
-  for (const char* profile : {"foreshard", "torch-cpu", "torch-cuda"}) {
+  std::vector<const char*> profiles = {"foreshard", "torch-cpu", "torch-cuda"};
+  if (exec::sanitizers::kIsSanitized) profiles = {"foreshard"};
+  for (const char* profile : profiles) {
     for (const char* wrap : {"block", "titan"}) {
-      for (int ranks = 1; ranks <= 4; ++ranks) {
+      for (int ranks = 1; ranks <= (exec::sanitizers::kIsSanitized ? 3 : 4); ++ranks) {
         for (const bool reshard : {true, false}) {
           SmallCase c;
           c.blocks = 2;

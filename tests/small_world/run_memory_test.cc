@@ -6,15 +6,20 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
+#include <random>
 
+#include "exec/cpu/sanitizers.h"
 #include "exec/run.h"
 #include "proto/cluster.pb.h"
+#include "proto/plan_check.h"
 #include "proto/run/timeline_recorder.h"
 #include "sim/catalogue.h"
 #include "sim/compile.h"
 #include "sim/cost/roofline.h"
 #include "sim/engine.h"
 #include "sim/simulate.h"
+#include "tests/small_world/mutants.h"
 #include "tests/small_world/world.h"
 
 namespace foreshard {
@@ -37,7 +42,7 @@ void CheckTraining(const exec::RunOutcome& outcome) {
 }
 
 // What the simulator says of one rank's first two steps.
-void CheckRank(const pb::Plan& plan, int rank, pb::Timeline measured) {
+pb::Timeline Predict(const pb::Plan& plan, int rank) {
   static const pb::Cluster cluster = LoadCluster("dgx-a100-80g").value();
   const sim::RooflineModel costs(plan, cluster);
   const run::Program program = sim::Compile(plan, costs, rank).value();
@@ -50,6 +55,11 @@ void CheckRank(const pb::Plan& plan, int rank, pb::Timeline measured) {
   const run::ProgramId steps[] = {run::ProgramId{0}, run::ProgramId{1}};
   engine.Run(steps);
   ForgetTimes(predicted);
+  return predicted;
+}
+
+void CheckRank(const pb::Plan& plan, int rank, pb::Timeline measured) {
+  const pb::Timeline predicted = Predict(plan, rank);
   ForgetTimes(measured);
   ASSERT_GT(predicted.ops_size(), 10);
   EXPECT_TRUE(MessageDifferencer::Equals(predicted, measured)) << "rank " << rank;
@@ -70,15 +80,17 @@ void CheckReport(const pb::Plan& plan, const pb::Report& measured) {
   }
 }
 
-void CheckRun(const pb::Plan& plan) {
+StatusOr<exec::RunOutcome> RunTwoSteps(const pb::Plan& plan) {
   exec::RunOptions options;
   options.steps = 2;
   options.keeps_timelines = true;
-  const auto weights = exec::WeightsFromSeed(plan, 1);
-  const auto data = exec::SyntheticData(plan, 1);
-  ASSERT_TRUE(weights.ok()) << weights.status().message();
-  ASSERT_TRUE(data.ok()) << data.status().message();
-  const auto outcome = exec::RunOnCpu(plan, **weights, **data, true, options);
+  ASSIGN_OR_RETURN(const auto weights, exec::WeightsFromSeed(plan, 1));
+  ASSIGN_OR_RETURN(const auto data, exec::SyntheticData(plan, 1));
+  return exec::RunOnCpu(plan, *weights, *data, true, options);
+}
+
+void CheckRun(const pb::Plan& plan) {
+  const auto outcome = RunTwoSteps(plan);
   ASSERT_TRUE(outcome.ok()) << outcome.status().message();
   CheckTraining(*outcome);
   for (int rank = 0; rank < plan.mesh().world_size(); ++rank) {
@@ -89,7 +101,10 @@ void CheckRun(const pb::Plan& plan) {
 
 TEST(SmallWorldRun, BytesAfterEachOpAreThePredictedOnes) {
   const char* asked = std::getenv("FORESHARD_SMALL_RUNS");  // a layout; "all" of the sweep
-  const size_t most = asked == nullptr ? 12 : std::string(asked) == "all" ? 400 : std::atoi(asked);
+  const size_t usual = exec::sanitizers::kIsSanitized ? 1 : 12;
+  const size_t most = asked == nullptr              ? usual
+                      : std::string(asked) == "all" ? 400
+                                                    : std::atoi(asked);
   std::vector<SmallCase> cases = SmallLayouts(most);
   for (SmallCase& c : RandomSmallCases(most, 7)) cases.push_back(std::move(c));
   int plans = 0;
@@ -102,7 +117,57 @@ TEST(SmallWorldRun, BytesAfterEachOpAreThePredictedOnes) {
     ++plans;
   }
   fmt::print("{} plans ran\n", plans);
-  EXPECT_GT(plans, 100);
+  EXPECT_GT(plans, 40);
+}
+
+// ---- that this can fail
+
+// Who catches a plan whose memory is wrong.
+enum class Catcher { kCheck, kOperands, kCompare, kNobody };
+
+// Of those that run a plan.
+Catcher CatchRunning(const pb::Plan& plan, const pb::Plan& mutant) {
+  auto outcome = RunTwoSteps(mutant);
+  if (!outcome.ok()) return Catcher::kOperands;
+  for (int rank = 0; rank < plan.mesh().world_size(); ++rank) {
+    pb::Timeline& measured = outcome.value().timelines[rank];
+    ForgetTimes(measured);
+    if (!MessageDifferencer::Equals(Predict(plan, rank), measured) ||
+        !MessageDifferencer::Equals(Predict(mutant, rank), measured)) {
+      return Catcher::kCompare;
+    }
+  }
+  return Catcher::kNobody;
+}
+
+TEST(SmallWorldRun, AWrongSizeCategoryOrFreeIsCaught) {
+  std::mt19937_64 random(17);
+  std::vector<SmallCase> cases = RandomSmallCases(60, 19);
+  std::map<Mutation, std::map<Catcher, int>> counts;
+  for (const SmallCase& c : cases) {
+    const StatusOr<pb::Plan> plan = PlanOfCase(c);
+    if (!plan.ok()) continue;
+    for (const Mutation mutation :
+         {Mutation::kShrinkBuffer, Mutation::kGrowBuffer, Mutation::kChangeCategory,
+          Mutation::kFreeEarlier, Mutation::kFreeLater}) {
+      const std::vector<Site> sites = Sites(*plan, mutation);
+      if (sites.empty()) continue;
+      const Site& site = sites[random() % sites.size()];
+      const pb::Plan mutant = Mutant(*plan, mutation, site);
+      if (!CheckPlan(mutant).ok()) ++counts[mutation][Catcher::kCheck];
+      const Catcher catcher = CatchRunning(*plan, mutant);  // whatever the check says
+      ++counts[mutation][catcher];
+      EXPECT_NE(catcher, Catcher::kNobody)
+          << c.name << ": " << Name(mutation) << ", segment " << site.segment << " op " << site.op
+          << " entry " << site.index;
+    }
+  }
+  for (auto& [mutation, caught] : counts) {
+    fmt::print("{:<18}: plan_check {}; with that off, operand check {}, compare {}\n",
+               Name(mutation), caught[Catcher::kCheck], caught[Catcher::kOperands],
+               caught[Catcher::kCompare]);
+  }
+  EXPECT_EQ(counts.size(), 5u);
 }
 
 }  // namespace

@@ -6,7 +6,14 @@ foreshard_test(small_world_test
   DEPS foreshard_small_world foreshard_plan_check)
 foreshard_test(run_memory_test
   SOURCES small_world/run_memory_test.cc
-  DEPS foreshard_small_world foreshard_exec foreshard_sim)
+  DEPS foreshard_small_world foreshard_exec foreshard_plan_check foreshard_sim)
 foreshard_test(one_rank_test
   SOURCES small_world/one_rank_test.cc
   DEPS foreshard_small_world foreshard_one_rank)
+
+add_executable(run_plan small_world/run_plan.cc)
+target_link_libraries(run_plan PRIVATE foreshard_exec foreshard_proto foreshard_options fmt::fmt)
+foreshard_test(run_mutants_test
+  SOURCES small_world/run_mutants_test.cc
+  DEPS foreshard_small_world foreshard_plan_check foreshard_proto)
+add_dependencies(run_mutants_test run_plan)
