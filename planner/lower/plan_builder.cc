@@ -63,11 +63,10 @@ struct AttrFiller {
 
 pb::DType ToProto(DType t) { return static_cast<pb::DType>(t); }
 
-StreamId PlanBuilder::AddStream(std::string_view name, pb::Stream::Role role, int priority) {
+StreamId PlanBuilder::AddStream(std::string_view name, pb::Stream::Role role) {
   pb::Stream* stream = plan_.add_streams();
   stream->set_name(std::string(name));
   stream->set_role(role);
-  stream->set_priority(priority);
   pending_waits_.emplace_back();
   return plan_.streams_size() - 1;
 }

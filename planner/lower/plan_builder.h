@@ -69,7 +69,7 @@ class PlanBuilder {
   // Per module, the unit whose parameters it runs with.
   void SetModuleUnits(std::vector<int> units) { module_units_ = std::move(units); }
 
-  StreamId AddStream(std::string_view name, pb::Stream::Role role, int priority);
+  StreamId AddStream(std::string_view name, pb::Stream::Role role);
   void BeginSegment(std::string_view name);
 
   // A buffer that the next op allocates. Zero bytes are allowed: nothing is then allocated at all.

@@ -58,10 +58,10 @@ class StepLowering {
  private:
   void AddTables() {
     pb::Plan& plan = builder_.plan();
-    streams_.compute = builder_.AddStream("compute", pb::Stream::COMPUTE, 0);
-    streams_.copy_in = builder_.AddStream("gather_copy_in", pb::Stream::GATHER_COPY_IN, -1);
-    streams_.gather = builder_.AddStream("gather", pb::Stream::GATHER, -1);
-    streams_.reduce = builder_.AddStream("reduce", pb::Stream::REDUCE, -1);
+    streams_.compute = builder_.AddStream("compute", pb::Stream::COMPUTE);
+    streams_.copy_in = builder_.AddStream("gather_copy_in", pb::Stream::GATHER_COPY_IN);
+    streams_.gather = builder_.AddStream("gather", pb::Stream::GATHER);
+    streams_.reduce = builder_.AddStream("reduce", pb::Stream::REDUCE);
     pb::Group& group = *plan.add_groups();
     group.set_name("shard");
     group.set_size(d_.world_size);

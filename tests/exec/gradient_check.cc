@@ -26,7 +26,7 @@ class Experiment {
   explicit Experiment(const GradientCase& c)
       : c_(c),
         builder_(plan_),
-        stream_(builder_.AddStream("compute", pb::Stream::COMPUTE, 0)),
+        stream_(builder_.AddStream("compute", pb::Stream::COMPUTE)),
         e_(builder_, stream_),
         runner_(plan_) {
     builder_.BeginSegment("step");

@@ -36,7 +36,7 @@ class EagerTest : public testing::Test {
  protected:
   EagerTest()
       : builder_(plan_),
-        stream_(builder_.AddStream("compute", pb::Stream::COMPUTE, 0)),
+        stream_(builder_.AddStream("compute", pb::Stream::COMPUTE)),
         e_(builder_, stream_) {
     builder_.BeginSegment("step");
   }

@@ -48,7 +48,7 @@ inline constexpr std::string_view kLocalPlan = R"pb(
   workspaces { library: "cublas" arch: "sm80" buffer: 10 }
   loss: 12
   streams { name: "compute" role: COMPUTE }
-  streams { name: "reduce" role: REDUCE priority: -1 }
+  streams { name: "reduce" role: REDUCE }
   kernels {
     name: "relu"
     operands {

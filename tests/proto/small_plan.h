@@ -76,9 +76,9 @@ inline constexpr std::string_view kSmallPlan = R"pb(
     limit: 3
   }
   streams { name: "compute" role: COMPUTE }
-  streams { name: "copy_in" role: GATHER_COPY_IN priority: -1 }
-  streams { name: "gather" role: GATHER priority: -1 }
-  streams { name: "reduce" role: REDUCE priority: -1 }
+  streams { name: "copy_in" role: GATHER_COPY_IN }
+  streams { name: "gather" role: GATHER }
+  streams { name: "reduce" role: REDUCE }
   groups { name: "shard" size: 2 stride: 1 }
   kernels {
     name: "relu"

@@ -84,6 +84,9 @@ PerfettoTrace::Event Timeline::Describe(const run::OpInstance& instance,
   event.notes.emplace_back(
       "op", fmt::format("{} {}", plan_.segments(static_cast<int>(instance.segment)).name(),
                         instance.position));
+  if (op.has_all_gather()) {
+    event.notes.emplace_back("reason", ReasonName(op.all_gather().reason()));
+  }
   if (const int64_t bytes = CollectiveBytes(op); bytes > 0) {
     event.notes.emplace_back("bytes", std::to_string(bytes));
   }

@@ -2,8 +2,15 @@
 
 #include <cctype>
 
+#include "proto/base/dtype.h"
+
 namespace foreshard {
 namespace {
+
+std::string Lower(std::string enumerator) {
+  for (char& c : enumerator) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return enumerator;
+}
 
 std::string Words(const std::string& enumerator) {
   std::string words;
@@ -36,6 +43,28 @@ std::string CategoryName(pb::Category category) {
 
 std::string PhaseName(pb::Phase phase) {
   return phase == pb::PHASE_UNSPECIFIED ? "-" : Words(pb::Phase_Name(phase));
+}
+
+std::string ReasonName(pb::AllGather::Reason reason) {
+  switch (reason) {
+    case pb::AllGather::REASON_FORWARD:
+      return "forward";
+    case pb::AllGather::REASON_BACKWARD:
+      return "backward";
+    case pb::AllGather::PREFETCH_BACKWARD_IMPLICIT:
+      return "prefetch in backward";
+    default:
+      return "-";
+  }
+}
+
+std::string DTypeName(pb::DType dtype) { return std::string(Name(static_cast<DType>(dtype))); }
+
+std::string LossName(pb::LossKind loss) { return Lower(pb::LossKind_Name(loss)); }
+
+std::string OptimizerName(pb::OptimizerKind kind, pb::OptimizerImpl impl) {
+  if (kind == pb::OPTIMIZER_NONE) return "none";
+  return Lower(pb::OptimizerKind_Name(kind)) + " (" + Lower(pb::OptimizerImpl_Name(impl)) + ")";
 }
 
 }  // namespace foreshard

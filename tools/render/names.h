@@ -9,5 +9,10 @@ namespace foreshard {
 
 std::string CategoryName(pb::Category category);  // "sharded params", ...
 std::string PhaseName(pb::Phase phase);           // "forward", "zero grad", ...
+// Why a unit is gathered: "forward", "backward", "prefetch in backward".
+std::string ReasonName(pb::AllGather::Reason reason);
+std::string DTypeName(pb::DType dtype);                                     // "fp32", ...
+std::string LossName(pb::LossKind loss);                                    // as --loss takes it
+std::string OptimizerName(pb::OptimizerKind kind, pb::OptimizerImpl impl);  // "adamw (fused)"
 
 }  // namespace foreshard

@@ -4,6 +4,7 @@
 
 #include "proto/base/units_text.h"
 #include "proto/plan.pb.h"
+#include "tools/render/names.h"
 
 namespace foreshard {
 namespace {
@@ -26,22 +27,32 @@ std::string Programs(const pb::Plan& plan) {
 }
 
 std::string Choices(const pb::Decisions& d) {
-  return fmt::format("PyTorch {}, kernels of {}, {} attention, wrap {}, {} x {} tokens", d.torch(),
-                     d.kernel_profile(), d.attention().empty() ? "no" : d.attention(),
-                     d.wrap_policy().empty() ? "as listed" : d.wrap_policy(), d.micro_batch(),
-                     d.seq());
+  std::string attention = d.attention().empty() ? "no" : d.attention();
+  if (!d.attention_reason().empty()) attention += fmt::format(" ({})", d.attention_reason());
+  return fmt::format(
+      "  PyTorch {}, kernels of {} ({}), {} attention\n"
+      "  wrap {}, {} call{} of fully_shard; {} x {} tokens\n"
+      "  {} parameters, {} compute, {} reduction, {} loss, optimizer {}\n",
+      d.torch(), d.kernel_profile(), d.arch(), attention,
+      d.wrap_policy().empty() ? "as listed" : d.wrap_policy(), d.wrap_size(),
+      d.wrap_size() == 1 ? "" : "s", d.micro_batch(), d.seq(), DTypeName(d.original_dtype()),
+      DTypeName(d.param_dtype()), DTypeName(d.reduce_dtype()), LossName(d.loss()),
+      OptimizerName(d.optimizer(), d.optimizer_impl()));
 }
 
 }  // namespace
 
 std::string RenderPlanSummary(const pb::Plan& plan) {
+  const pb::Header& header = plan.header();
   return fmt::format(
       "plan for {}: {} ranks, {} units, {} parameters, {} buffers, {} kernels\n"
       "  programs: {}\n"
-      "  {}\n",
-      plan.header().model_name(), plan.mesh().world_size(), plan.units_size(),
-      FormatCount(plan.header().parameter_count()), FormatCount(plan.buffers_size()),
-      plan.kernels_size(), Programs(plan), Choices(plan.decisions()));
+      "{}"
+      "  format {} of foreshard {}, model {:016x}\n",
+      header.model_name(), plan.mesh().world_size(), plan.units_size(),
+      FormatCount(header.parameter_count()), FormatCount(plan.buffers_size()), plan.kernels_size(),
+      Programs(plan), Choices(plan.decisions()), header.format_version(), header.tool_version(),
+      header.model_hash());
 }
 
 }  // namespace foreshard
