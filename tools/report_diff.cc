@@ -1,4 +1,4 @@
-#include "tools/compare.h"
+#include "tools/report_diff.h"
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
@@ -119,7 +119,7 @@ class Comparison {
 
 std::string LedgerKey(const pb::LedgerTerm& term) { return term.name(); }
 
-void CompareMemory(const pb::Report& a, const pb::Report& b, Comparison& c) {
+void DiffMemory(const pb::Report& a, const pb::Report& b, Comparison& c) {
   c.AddFields("fit", "", &a.fit(), &b.fit());
   const pb::LedgerTerm no_term;
   c.AddLists("ledger", a.peak().ledger(), b.peak().ledger(), LedgerKey, &no_term, {"name"});
@@ -135,7 +135,7 @@ void CompareMemory(const pb::Report& a, const pb::Report& b, Comparison& c) {
   c.AddLists("phases", a.phases(), b.phases(), key, none, {"program", "phase", "micro_batch"});
 }
 
-void CompareTime(const pb::Report& a, const pb::Report& b, Comparison& c) {
+void DiffTime(const pb::Report& a, const pb::Report& b, Comparison& c) {
   c.AddFields("timing", "", &a.timing(), &b.timing());
   const auto phase = [](const pb::PhaseTime& p) { return PhaseName(p.phase()); };
   const pb::PhaseTime no_time;
@@ -169,7 +169,7 @@ Json AllFigures(const pb::UnitReport* unit) {
 }
 
 // Units of `a` in their order, then those that only `b` has.
-void CompareUnits(const pb::Report& a, const pb::Report& b, Comparison& c) {
+void DiffUnits(const pb::Report& a, const pb::Report& b, Comparison& c) {
   std::map<std::string, const pb::UnitReport*> others;
   for (const pb::UnitReport& unit : b.units()) others[unit.name()] = &unit;
   std::vector<UnitPair> pairs;
@@ -200,7 +200,7 @@ void CompareUnits(const pb::Report& a, const pb::Report& b, Comparison& c) {
 
 // ---- the rest
 
-void CompareTextbooks(const pb::Report& a, const pb::Report& b, Comparison& c) {
+void DiffTextbooks(const pb::Report& a, const pb::Report& b, Comparison& c) {
   if (!a.has_textbook() && !b.has_textbook()) return;
   c.AddFields("textbook", "", a.has_textbook() ? &a.textbook() : nullptr,
               b.has_textbook() ? &b.textbook() : nullptr);
@@ -209,7 +209,7 @@ void CompareTextbooks(const pb::Report& a, const pb::Report& b, Comparison& c) {
              {"name"});
 }
 
-void CompareAssumptions(const pb::Report& a, const pb::Report& b, Comparison& c) {
+void DiffAssumptions(const pb::Report& a, const pb::Report& b, Comparison& c) {
   const auto has = [](const pb::Report& report, const std::string& sentence) {
     return std::ranges::find(report.assumptions(), sentence) != report.assumptions().end();
   };
@@ -236,17 +236,17 @@ const char* UnitOf(FigureKind kind) {
 
 }  // namespace
 
-std::vector<Difference> Compare(const pb::Report& a, const pb::Report& b) {
+std::vector<Difference> Differences(const pb::Report& a, const pb::Report& b) {
   std::vector<Difference> differences;
   Comparison comparison(&differences);
   comparison.AddFields("setup", "", &a, &b);
   comparison.AddFields("setup", "", &a.setup(), &b.setup());
   comparison.Add("setup", "nodes", FigureKind::kText, NodesText(a.setup()), NodesText(b.setup()));
-  CompareMemory(a, b, comparison);
-  CompareTime(a, b, comparison);
-  CompareUnits(a, b, comparison);
-  CompareTextbooks(a, b, comparison);
-  CompareAssumptions(a, b, comparison);
+  DiffMemory(a, b, comparison);
+  DiffTime(a, b, comparison);
+  DiffUnits(a, b, comparison);
+  DiffTextbooks(a, b, comparison);
+  DiffAssumptions(a, b, comparison);
   return differences;
 }
 
