@@ -74,13 +74,6 @@ run::Hardware HostAsHardware(const pb::Environment& host) {
   return {"this machine", host.device(), 1 << 20, Bytes(host.memory_bytes()), Bytes(0), 0};
 }
 
-pb::Timeline NewTimeline(const pb::Plan& plan, const RankRecord& record, int rank) {
-  pb::Timeline timeline;
-  timeline.set_rank(rank);
-  run::FillResident(plan, record.program, timeline);
-  return timeline;
-}
-
 // Memory of all ranks, and the first step of the one that is shown.
 Status AddMemory(const pb::Plan& plan, std::span<const RankRecord> ranks, int report_rank,
                  run::ReportBuilder& builder, pb::Timeline& timeline) {
@@ -122,8 +115,8 @@ StatusOr<pb::Report> Measure(const pb::Plan& plan, std::span<const RankRecord> r
   const RankRecord& shown = ranks[report_rank];
   const pb::Environment host = DescribeHost();
   run::ReportBuilder builder(plan, shown.program, HostAsHardware(host), pb::Report::MEASURED);
-  builder.AddSetup();
-  pb::Timeline timeline = NewTimeline(plan, shown, report_rank);
+  builder.AddSetup(report_rank);
+  pb::Timeline timeline = run::NewTimeline(plan, shown.program, report_rank);
   RETURN_IF_ERROR(AddMemory(plan, ranks, report_rank, builder, timeline));
   AddTimes(plan, shown, builder, timeline);
   pb::Report report = builder.Take();
@@ -133,7 +126,7 @@ StatusOr<pb::Report> Measure(const pb::Plan& plan, std::span<const RankRecord> r
 }
 
 pb::Timeline TimelineOf(const pb::Plan& plan, const RankRecord& record, int rank) {
-  pb::Timeline timeline = NewTimeline(plan, record, rank);
+  pb::Timeline timeline = run::NewTimeline(plan, record.program, rank);
   run::TimelineRecorder recorder(plan, record.program, {0, 1}, timeline);
   run::Listener* const listeners[] = {&recorder};
   Tell(FirstTwo(*record.log), record.program, listeners);

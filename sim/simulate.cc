@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "proto/base/check.h"
@@ -13,6 +14,7 @@
 #include "proto/run/memory_recorder.h"
 #include "proto/run/report_builder.h"
 #include "proto/run/step_meter.h"
+#include "proto/run/timeline_recorder.h"
 #include "proto/run/unit_meter.h"
 #include "sim/cluster_check.h"
 #include "sim/compile.h"
@@ -38,6 +40,12 @@ Status CheckWorldFits(int world, const pb::Cluster& cluster) {
       world, needed, gpus, cluster.name(), cluster.nodes()));
 }
 
+Status CheckRank(int rank, int world) {
+  if (0 <= rank && rank < world) return OkStatus();
+  return InvalidArgument(
+      fmt::format("rank {} of a plan for {} ranks, expected 0 to {}", rank, world, world - 1));
+}
+
 // The program that every later step runs: `steady`, or the only one.
 run::ProgramId SteadyProgram(const pb::Plan& plan) {
   for (int i = 0; i < plan.programs_size(); ++i) {
@@ -53,6 +61,9 @@ std::vector<run::ProgramId> StepList(run::ProgramId steady, int steady_steps) {
   steps.insert(steps.end(), static_cast<size_t>(steady_steps), steady);
   return steps;
 }
+
+// The last step but one: what its successor starts early is in its time.
+size_t Reported(size_t steps) { return steps - 2; }
 
 bool LastTwoAgree(const std::vector<run::StepTime>& steps) {
   return steps[steps.size() - 1].duration == steps[steps.size() - 2].duration;
@@ -105,14 +116,13 @@ void AddAssumptions(const pb::Plan& plan, const pb::Cluster& cluster, bool settl
 }
 
 pb::Report MakeReport(const pb::Plan& plan, const pb::Cluster& cluster, const run::Program& program,
-                      const Run& run, run::ProgramId steady) {
+                      int rank, const Run& run, run::ProgramId steady) {
   run::ReportBuilder builder(plan, program, HardwareOf(plan, cluster), pb::Report::PREDICTED);
-  builder.AddSetup();
+  builder.AddSetup(rank);
   builder.AddMemory(run.memory);
   sim::AddRanks(plan, builder);
-  // The last step but one: what its successor starts early is in its time.
   const std::vector<run::StepTime>& steps = run.meter.steps();
-  const size_t reported = steps.size() - 2;
+  const size_t reported = Reported(steps.size());
   builder.AddTiming(steps[reported], steady);
   builder.AddUnits(run.units.steps()[reported], steady);
   pb::Report report = builder.Take();
@@ -121,34 +131,40 @@ pb::Report MakeReport(const pb::Plan& plan, const pb::Cluster& cluster, const ru
 }
 
 // Runs the steps once more, for others to see.
-void Show(const run::Program& program, const std::vector<run::ProgramId>& steps,
-          std::span<run::Listener* const> watchers) {
+void Show(const pb::Plan& plan, const run::Program& program,
+          const std::vector<run::ProgramId>& steps, const SimulateOptions& options,
+          pb::Report& report) {
+  std::vector<run::Listener*> watchers(options.watchers.begin(), options.watchers.end());
+  pb::Timeline timeline = run::NewTimeline(plan, program, options.rank);
+  run::TimelineRecorder recorder(plan, program, {0, static_cast<int32_t>(Reported(steps.size()))},
+                                 timeline);
+  if (options.has_timeline) watchers.push_back(&recorder);
   if (watchers.empty()) return;
   sim::Engine engine(program, watchers);
   engine.Run(steps);
+  if (options.has_timeline) *report.mutable_timeline() = std::move(timeline);
 }
 
 }  // namespace
 
-StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster) {
-  return Simulate(plan, cluster, {});
-}
-
 StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster,
-                              std::span<run::Listener* const> watchers) {
+                              const SimulateOptions& options) {
   RETURN_IF_ERROR(CheckCluster(cluster).At(cluster.name()));
   RETURN_IF_ERROR(CheckWorldFits(plan.mesh().world_size(), cluster));
+  RETURN_IF_ERROR(CheckRank(options.rank, plan.mesh().world_size()));
   const sim::RooflineModel costs(plan, cluster);
-  ASSIGN_OR_RETURN(const run::Program program, sim::Compile(plan, costs));
+  ASSIGN_OR_RETURN(const run::Program program, sim::Compile(plan, costs, options.rank));
   const run::ProgramId steady = SteadyProgram(plan);
   // Memory of the first steady step is that of all: the plan's steady rule.
   const int32_t recorded_steps = static_cast<int32_t>(steady) + 1;
   for (const int steady_steps : kSteadySteps) {
+    const std::vector<run::ProgramId> steps = StepList(steady, steady_steps);
     Run run(plan, program, recorded_steps);
-    RunSteps(program, StepList(steady, steady_steps), run);
+    RunSteps(program, steps, run);
     if (LastTwoAgree(run.meter.steps()) || steady_steps == kSteadySteps[1]) {
-      Show(program, StepList(steady, steady_steps), watchers);
-      return MakeReport(plan, cluster, program, run, steady);
+      pb::Report report = MakeReport(plan, cluster, program, options.rank, run, steady);
+      Show(plan, program, steps, options, report);
+      return report;
     }
   }
   CHECK(false) << "the last attempt is always reported";

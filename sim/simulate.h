@@ -16,13 +16,17 @@ class Listener;
 
 namespace foreshard {
 
-// Runs the program `first` once and `steady` until its step time repeats, on rank 0.
-// REQUIRES: CheckPlan(plan) is OK. "Does not fit" is an answer in the report, not an error.
-// Errors: kInvalidArgument when the cluster is smaller than the plan's world.
-StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster);
+struct SimulateOptions {
+  int rank = 0;               // that the report shows; the last ones may hold less than rank 0
+  bool has_timeline = false;  // the report lists every op of the first and of the reported step
+  std::span<run::Listener* const> watchers = {};  // told of one run, of the steps reported
+};
 
-// The same; `watchers` are told of one run, of the steps that the report is about.
+// Runs the program `first` once and `steady` until its step time repeats, on one rank.
+// REQUIRES: CheckPlan(plan) is OK. "Does not fit" is an answer in the report, not an error.
+// Errors: kInvalidArgument when the cluster is smaller than the plan's world, or the world than the
+// rank.
 StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster,
-                              std::span<run::Listener* const> watchers);
+                              const SimulateOptions& options = {});
 
 }  // namespace foreshard

@@ -114,9 +114,9 @@ int RunCommandLine(int argc, const char* const* argv) {
                        "Print the version and exit");
   app.require_subcommand(1);
   app.footer(kExample + ExitCodeHelp());
-  const std::vector<Command> commands = {AddPredict(app), AddPlan(app), AddCheck(app),
-                                         AddSim(app),     AddRun(app),  AddExplain(app),
-                                         AddInspect(app), AddList(app)};
+  const std::vector<Command> commands = {AddPredict(app), AddPlan(app),    AddCheck(app),
+                                         AddSim(app),     AddRun(app),     AddExplain(app),
+                                         AddCompare(app), AddInspect(app), AddList(app)};
   try {
     if (const std::optional<int> done = Parse(app, commands, argc, argv)) return *done;
     return RunParsed(commands);

@@ -24,6 +24,7 @@ Command AddCheck(CLI::App& app);
 Command AddSim(CLI::App& app);
 Command AddRun(CLI::App& app);
 Command AddExplain(CLI::App& app);
+Command AddCompare(CLI::App& app);
 Command AddInspect(CLI::App& app);
 Command AddList(CLI::App& app);
 

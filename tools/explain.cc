@@ -7,10 +7,10 @@
 #include "proto/report.pb.h"
 #include "sim/catalogue.h"
 #include "tools/command.h"
-#include "tools/compare.h"
 #include "tools/output.h"
-#include "tools/render/compare_text.h"
+#include "tools/render/diff_text.h"
 #include "tools/render/explain_text.h"
+#include "tools/report_diff.h"
 #include "tools/report_input.h"
 
 namespace foreshard {
@@ -51,13 +51,13 @@ StatusOr<ExitCode> Explain(const ExplainFlags& flags) {
   }
   const std::string& a = flags.files[0];
   const std::string& b = flags.files[1];
-  const std::vector<Difference> differences = Compare(reports[0], reports[1]);
+  const std::vector<Difference> differences = Differences(reports[0], reports[1]);
   const auto replace =
       nlohmann::ordered_json::error_handler_t::replace;  // a file's name may be any bytes
   RETURN_IF_ERROR(
       WriteJson(flags.output, DifferencesAsJson(a, b, differences).dump(2, ' ', false, replace)));
   RETURN_IF_ERROR(PrintText(
-      flags.output, RenderComparison(a, reports[0], b, reports[1], differences, TextWidth())));
+      flags.output, RenderDifferences(a, reports[0], b, reports[1], differences, TextWidth())));
   return ExitCode::kOk;
 }
 

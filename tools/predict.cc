@@ -15,7 +15,6 @@
 #include "sim/catalogue.h"
 #include "tools/combinations.h"
 #include "tools/command.h"
-#include "tools/export/trace.h"
 #include "tools/output.h"
 #include "tools/plan_flags.h"
 #include "tools/report_output.h"
@@ -27,20 +26,23 @@ struct PredictFlags {
   PlanFlags plan;
   std::vector<std::string> clusters;
   OutputFlags output;
-  std::string trace;
+  SimulationFlags simulation;
 };
 
 StatusOr<pb::Report> PredictOne(const PredictFlags& flags, const pb::Model& model,
                                 const pb::Cluster& cluster, const PlanChoice& choice) {
   ASSIGN_OR_RETURN(const pb::Plan plan, PlanFor(model, flags.plan, choice, cluster.gpu().arch()));
-  return ReportFor(plan, cluster, flags.trace);
+  return ReportFor(plan, cluster, flags.simulation);
 }
 
 StatusOr<ExitCode> Predict(const PredictFlags& flags) {
   RETURN_IF_ERROR(CheckOutputs(flags.output));
   ASSIGN_OR_RETURN(const std::vector<Combination> all, Combinations(flags.plan, flags.clusters));
-  if (all.size() > 1 && !flags.trace.empty()) {
-    return InvalidArgument(fmt::format("--trace: found {} combinations, expected one", all.size()));
+  for (const auto& [flag, file] : {std::pair("--trace", &flags.simulation.trace),
+                                   std::pair("--output", &flags.simulation.file)}) {
+    if (all.size() == 1 || file->empty()) continue;
+    return InvalidArgument(
+        fmt::format("{}: found {} combinations, expected one", flag, all.size()));
   }
   std::map<std::string, pb::Cluster> clusters;
   for (const std::string& source : flags.clusters) {
@@ -71,7 +73,7 @@ Command AddPredict(CLI::App& app) {
       ->type_name("CLUSTER")
       ->required();
   AddOutputFlags(*command, &flags->output);
-  AddTraceFlag(*command, &flags->trace);
+  AddSimulationFlags(*command, &flags->simulation);
   AddCsvFlag(*command, &flags->output);
   command->footer(
       "Flags that repeat make a table of all combinations, best first.\n\n"

@@ -44,8 +44,47 @@ double Magnitude(const google::protobuf::Message& message) {
   return sum;
 }
 
+// Sums of a timeline are of durations and of bytes.
+double MagnitudeOf(const pb::Timeline& timeline) {
+  double sum = 0;
+  const auto add = [&](const google::protobuf::RepeatedPtrField<pb::CategoryBytes>& rows) {
+    for (const pb::CategoryBytes& row : rows) sum += std::abs(static_cast<double>(row.bytes()));
+  };
+  add(timeline.resident());
+  for (const pb::TimelineOp& op : timeline.ops()) {
+    sum += static_cast<double>(op.end_ps() - op.start_ps());
+    add(op.allocated());
+    add(op.settled());
+    add(op.freed());
+  }
+  return sum;
+}
+
+Status CheckTimeline(const pb::Timeline& timeline) {
+  const auto lists = [](int index, int size) { return 0 <= index && index < size; };
+  for (int i = 0; i < timeline.ops_size(); ++i) {
+    const pb::TimelineOp& op = timeline.ops(i);
+    if (!lists(op.program(), timeline.programs_size()) ||
+        !lists(op.segment(), timeline.segments_size()) ||
+        (op.stream() != -1 && !lists(op.stream(), timeline.streams_size()))) {
+      return InvalidInput(fmt::format(
+          "timeline.ops[{}]: found program {}, segment {} and stream {} of {}, {} and {}", i,
+          op.program(), op.segment(), op.stream(), timeline.programs_size(),
+          timeline.segments_size(), timeline.streams_size()));
+    }
+    if (op.start_ps() < 0 || op.end_ps() < op.start_ps()) {
+      return InvalidInput(fmt::format("timeline.ops[{}]: found times from {} to {} ps", i,
+                                      op.start_ps(), op.end_ps()));
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckReport(const pb::Report& report, const std::string& path) {
-  if (Magnitude(report) > kLargestSum) {
+  RETURN_IF_ERROR(CheckTimeline(report.timeline()).At(path));
+  pb::Report summary = report;
+  summary.clear_timeline();
+  if (Magnitude(summary) + MagnitudeOf(report.timeline()) > kLargestSum) {
     return InvalidInput(path + ": the figures of the report add up to more than 64 bits hold");
   }
   if (report.schema_version() == kSchemaVersion) return OkStatus();

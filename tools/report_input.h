@@ -19,6 +19,7 @@ struct ReportInput {
 };
 
 // A .json tells by its fields what it is; other files are read as a report first, then as a plan.
+// The rows of a timeline name what it lists, and their times are in order.
 StatusOr<ReportInput> ReadReportOrPlan(const std::string& path);
 
 }  // namespace foreshard

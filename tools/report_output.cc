@@ -1,10 +1,14 @@
 #include "tools/report_output.h"
 
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "proto/cluster.pb.h"
+#include "proto/io.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
 #include "tools/export/trace.h"
@@ -25,10 +29,31 @@ auto Rank(const pb::Report& report) {
 
 }  // namespace
 
+void AddSimulationFlags(CLI::App& app, SimulationFlags* flags) {
+  app.add_option("--rank", flags->rank, "Rank that the report shows (0); the last may hold less")
+      ->type_name("RANK")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("-o,--output", flags->file,
+                 "Report with every op to write (.json, .textproto, .pb), for compare")
+      ->type_name("FILE");
+  AddTraceFlag(app, &flags->trace);
+}
+
 StatusOr<pb::Report> ReportFor(const pb::Plan& plan, const pb::Cluster& cluster,
-                               const std::string& trace_path) {
-  ASSIGN_OR_RETURN(pb::Report report, SimulateWithTrace(plan, cluster, trace_path));
+                               const SimulationFlags& flags) {
+  const int world = plan.mesh().world_size();
+  if (flags.rank >= world) {
+    return InvalidArgument(fmt::format("--rank: {} of a plan for {} ranks, expected 0 to {}",
+                                       flags.rank, world, world - 1));
+  }
+  ASSIGN_OR_RETURN(pb::Report report,
+                   SimulateWithTrace(plan, cluster, flags.trace,
+                                     {.rank = flags.rank, .has_timeline = !flags.file.empty()}));
   FillTextbook(plan, report);
+  if (!flags.file.empty()) {
+    RETURN_IF_ERROR(AsOutputError(WriteMessage(flags.file, report)).At("--output"));
+    report.clear_timeline();
+  }
   return report;
 }
 

@@ -8,6 +8,9 @@
 #include "tools/exit_code.h"
 #include "tools/output.h"
 
+namespace CLI {
+class App;
+}
 namespace foreshard::pb {
 class Cluster;
 class Plan;
@@ -16,10 +19,19 @@ class Report;
 
 namespace foreshard {
 
-// Simulates the plan and adds what the tools know besides; unless `trace_path` is empty, a timeline
-// is written there. REQUIRES: CheckPlan(plan) is OK.
+// What a simulation is asked for beside its report on stdout.
+struct SimulationFlags {
+  int rank = 0;       // that the report shows
+  std::string trace;  // file for a timeline as a picture, "" = none
+  std::string file;   // for the report with every op, "" = none
+};
+
+void AddSimulationFlags(CLI::App& app, SimulationFlags* flags);
+
+// Simulates the plan and adds what the tools know besides; writes the files that the flags name.
+// The report lists no ops. REQUIRES: CheckPlan(plan) is OK.
 StatusOr<pb::Report> ReportFor(const pb::Plan& plan, const pb::Cluster& cluster,
-                               const std::string& trace_path = "");
+                               const SimulationFlags& flags = {});
 
 // Prints the report as text and as --json and --csv ask. The exit code says whether the plan fits.
 StatusOr<ExitCode> ShowReport(const OutputFlags& flags, const pb::Report& report);

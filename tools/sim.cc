@@ -6,7 +6,6 @@
 #include "proto/report.pb.h"
 #include "sim/catalogue.h"
 #include "tools/command.h"
-#include "tools/export/trace.h"
 #include "tools/output.h"
 #include "tools/plan_flags.h"
 #include "tools/report_output.h"
@@ -18,13 +17,13 @@ struct SimFlags {
   std::string plan;
   std::string cluster;
   OutputFlags output;
-  std::string trace;
+  SimulationFlags simulation;
 };
 
 StatusOr<ExitCode> Sim(const SimFlags& flags) {
   ASSIGN_OR_RETURN(const pb::Plan plan, LoadPlan(flags.plan));
   ASSIGN_OR_RETURN(const pb::Cluster cluster, LoadCluster(flags.cluster));
-  ASSIGN_OR_RETURN(const pb::Report report, ReportFor(plan, cluster, flags.trace));
+  ASSIGN_OR_RETURN(const pb::Report report, ReportFor(plan, cluster, flags.simulation));
   return ShowReport(flags.output, report);
 }
 
@@ -40,8 +39,9 @@ Command AddSim(CLI::App& app) {
       ->type_name("CLUSTER")
       ->required();
   AddOutputFlags(*command, &flags->output);
-  AddTraceFlag(*command, &flags->trace);
-  command->footer("Example:\n  foreshard sim plan.pb --cluster dgx-a100-80g\n\n" + ExitCodeHelp());
+  AddSimulationFlags(*command, &flags->simulation);
+  command->footer("Example:\n  foreshard sim plan.pb --cluster dgx-a100-80g -o predicted.pb\n\n" +
+                  ExitCodeHelp());
   return {command, [flags] { return Sim(*flags); }};
 }
 

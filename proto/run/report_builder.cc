@@ -68,7 +68,7 @@ ReportBuilder::ReportBuilder(const pb::Plan& plan, const Program& program, Hardw
   report_.set_source(source);
 }
 
-void ReportBuilder::AddSetup() {
+void ReportBuilder::AddSetup(int rank) {
   pb::Setup& setup = *report_.mutable_setup();
   setup.set_model(plan_.header().model_name());
   setup.set_parameters(plan_.header().parameter_count());
@@ -83,6 +83,7 @@ void ReportBuilder::AddSetup() {
   setup.set_seq(plan_.decisions().seq());
   setup.set_wrap_policy(plan_.decisions().wrap_policy());
   setup.set_reshard_after_forward(plan_.decisions().reshard_after_forward());
+  setup.set_rank(rank);
 }
 
 pb::OpRef ReportBuilder::Refer(const OpInstance& instance) const {

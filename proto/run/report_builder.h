@@ -30,7 +30,7 @@ class ReportBuilder {
   ReportBuilder(const pb::Plan& plan, const Program& program, Hardware hardware,
                 pb::Report::Source source);
 
-  void AddSetup();
+  void AddSetup(int rank = 0);  // the one that `program` is of
   // Fit, peak and phases.
   void AddMemory(const MemoryRecorder& memory);
   // Memory of one rank, told apart from those added before if it differs; of `count` ranks at once

@@ -1,8 +1,24 @@
 #include "proto/run/timeline_recorder.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace foreshard::run {
+namespace {
+
+void FillResident(const pb::Plan& plan, const Program& program, pb::Timeline& timeline) {
+  std::map<int, int64_t> sums;
+  for (const int buffer : plan.resident()) {
+    sums[plan.buffers(buffer).category()] += program.buffer_bytes[buffer].count();
+  }
+  for (const auto& [category, bytes] : sums) {
+    pb::CategoryBytes& entry = *timeline.add_resident();
+    entry.set_category(static_cast<pb::Category>(category));
+    entry.set_bytes(bytes);
+  }
+}
+
+}  // namespace
 
 TimelineRecorder::TimelineRecorder(const pb::Plan& plan, const Program& program,
                                    std::vector<int32_t> steps, pb::Timeline& timeline)
@@ -15,8 +31,8 @@ bool TimelineRecorder::Keeps(int32_t step) const {
 }
 
 pb::TimelineOp* TimelineRecorder::Find(const OpInstance& op) {
-  const auto found = open_.find(op.sequence);
-  return found == open_.end() ? nullptr : found->second;
+  const auto found = rows_.find(op.sequence);
+  return found == rows_.end() ? nullptr : found->second;
 }
 
 void TimelineRecorder::Add(pb::Category category, int64_t bytes, Changes& changes) {
@@ -47,8 +63,9 @@ void TimelineRecorder::OpBegun(const OpInstance& instance, SimTime) {
   if (op.has_compute()) row.set_kernel(plan_.kernels(op.compute().kernel()).name());
   if (op.has_unit()) row.set_unit(plan_.units(op.unit()).name());
   if (op.has_module()) row.set_module(plan_.modules(op.module()).path());
+  row.set_phase(op.phase());
   row.set_stream(op.has_stream() ? op.stream() : -1);
-  open_[instance.sequence] = &row;
+  rows_[instance.sequence] = &row;
 }
 
 void TimelineRecorder::OpIssued(const OpInstance& instance, SimTime) {
@@ -71,7 +88,6 @@ void TimelineRecorder::OpStarted(const OpInstance& op, SimTime now) {
 
 void TimelineRecorder::OpEnded(const OpInstance& op, SimTime now) {
   if (pb::TimelineOp* row = Find(op)) row->set_end_ps((now - begun_[op.step]).count());
-  open_.erase(op.sequence);
 }
 
 void TimelineRecorder::BufferAllocated(BufferId buffer, const OpInstance& op, SimTime) {
@@ -82,7 +98,6 @@ void TimelineRecorder::BufferAllocated(BufferId buffer, const OpInstance& op, Si
   }
 }
 
-// Comes after the op's issue, and for ops without work on a stream ends their entry.
 void TimelineRecorder::BufferFreed(BufferId buffer, const OpInstance& op, SimTime) {
   if (pb::TimelineOp* row = Find(op)) {
     Add(category_[Index(buffer)], program_.buffer_bytes[Index(buffer)].count(),
@@ -90,16 +105,14 @@ void TimelineRecorder::BufferFreed(BufferId buffer, const OpInstance& op, SimTim
   }
 }
 
-void FillResident(const pb::Plan& plan, const Program& program, pb::Timeline& timeline) {
-  std::map<int, int64_t> sums;
-  for (const int buffer : plan.resident()) {
-    sums[plan.buffers(buffer).category()] += program.buffer_bytes[buffer].count();
-  }
-  for (const auto& [category, bytes] : sums) {
-    pb::CategoryBytes& entry = *timeline.add_resident();
-    entry.set_category(static_cast<pb::Category>(category));
-    entry.set_bytes(bytes);
-  }
+pb::Timeline NewTimeline(const pb::Plan& plan, const Program& program, int rank) {
+  pb::Timeline timeline;
+  timeline.set_rank(rank);
+  for (const pb::Program& one : plan.programs()) timeline.add_programs(one.name());
+  for (const pb::Segment& one : plan.segments()) timeline.add_segments(one.name());
+  for (const pb::Stream& one : plan.streams()) timeline.add_streams(one.name());
+  FillResident(plan, program, timeline);
+  return timeline;
 }
 
 }  // namespace foreshard::run

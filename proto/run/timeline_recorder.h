@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <vector>
 
@@ -15,8 +14,10 @@ namespace foreshard::run {
 
 class TimelineRecorder final : public Listener {
  public:
-  // Adds the ops of `steps` to `timeline`, in issue order. REQUIRES: `plan`, `program` (the plan on
-  // the rank that is watched) and `timeline` outlive the recorder.
+  // Adds the ops of `steps` to `timeline`, in issue order. Times count from the moment when the
+  // host began to issue the op's step. REQUIRES: `plan`, `program` (the plan on the rank that is
+  // watched) and `timeline` outlive the recorder; what is alive when the first event comes has not
+  // settled.
   TimelineRecorder(const pb::Plan& plan, const Program& program, std::vector<int32_t> steps,
                    pb::Timeline& timeline);
 
@@ -39,12 +40,14 @@ class TimelineRecorder final : public Listener {
   const Program& program_;
   const std::vector<int32_t> steps_;
   pb::Timeline& timeline_;
-  std::map<int64_t, pb::TimelineOp*> open_;  // by sequence, until they have ended
-  std::map<int32_t, SimTime> begun_;         // of the steps that are kept
-  std::vector<pb::Category> category_;       // that each buffer counts as now
+  // By sequence. An op may end on its stream before the host has freed what it frees.
+  std::map<int64_t, pb::TimelineOp*> rows_;
+  std::map<int32_t, SimTime> begun_;    // of the steps that are kept
+  std::vector<pb::Category> category_;  // that each buffer counts as now
 };
 
-// Sums by category of what is alive before the first op.
-void FillResident(const pb::Plan& plan, const Program& program, pb::Timeline& timeline);
+// A timeline without ops yet: the rank that `program` is of, names of the plan, sums by category of
+// what is alive before the first op.
+pb::Timeline NewTimeline(const pb::Plan& plan, const Program& program, int rank);
 
 }  // namespace foreshard::run

@@ -15,7 +15,8 @@ std::string Gib(const json& bytes) {
 }
 
 TEST_F(CliTest, HelpShowsAnExampleAndTheExitCodesOfEveryVerb) {
-  for (const std::string verb : {"predict", "plan", "check", "sim", "explain", "inspect", "list"}) {
+  for (const std::string verb :
+       {"predict", "plan", "check", "sim", "explain", "compare", "inspect", "list"}) {
     const ProcessResult help = RunForeshard({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_EQ(help.err, "");

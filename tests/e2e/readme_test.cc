@@ -76,5 +76,32 @@ TEST_F(ReadmeTest, ExplanationsAreWhatIsPrinted) {
   }
 }
 
+// Times and the machine differ from run to run; bytes do not.
+TEST_F(ReadmeTest, TheLoopOfPredictionAndMeasurementPrintsWhatIsShown) {
+  const std::string readme = Readme();
+  const size_t begin = readme.find("```\nforeshard plan --model tests/exec");
+  ASSERT_NE(begin, std::string::npos);
+  std::istringstream block(readme.substr(begin + 4, readme.find("```", begin + 4) - begin - 4));
+  ProcessResult last;
+  for (std::string line; std::getline(block, line);) {
+    Args args;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      if (word.starts_with("tests/")) word = std::string(FORESHARD_SOURCE_DIR) + "/" + word;
+      if (word.ends_with(".pb")) word = Path(word);
+      args.push_back(word);
+    }
+    args.erase(args.begin());
+    last = RunForeshard(args);
+    EXPECT_EQ(last.exit_code, 0) << line << last.err;
+  }
+  for (const std::string heading : {"Peaks, bytes\n", "Memory op by op\n", "Tolerance\n"}) {
+    const size_t at = readme.find("\n" + heading, begin);
+    ASSERT_NE(at, std::string::npos) << heading;
+    const size_t end = std::min(readme.find("\n\n", at + 1), readme.find("\n```", at + 1));
+    EXPECT_THAT(last.out, testing::HasSubstr(readme.substr(at, end - at)));
+  }
+}
+
 }  // namespace
 }  // namespace foreshard

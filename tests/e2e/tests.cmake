@@ -3,3 +3,7 @@ foreshard_test(cli_test
           e2e/table_test.cc
   DEPS foreshard_base nlohmann_json::nlohmann_json fmt::fmt)
 add_dependencies(cli_test foreshard)
+foreshard_test(compare_test
+  SOURCES e2e/compare_test.cc e2e/process.cc
+  DEPS foreshard_proto nlohmann_json::nlohmann_json fmt::fmt)
+add_dependencies(compare_test foreshard)

@@ -59,7 +59,7 @@ Traced TraceOf(const pb::Plan& plan, const pb::Cluster& cluster) {
   Recorder recorder(plan);
   run::Listener* const watchers[] = {&timeline, &recorder};
   Traced traced;
-  traced.report = Simulate(plan, cluster, watchers).value();
+  traced.report = Simulate(plan, cluster, {.watchers = watchers}).value();
   traced.bytes = timeline.Take();
   traced.trace = Read(traced.bytes);
   traced.spans = recorder.spans;

@@ -46,9 +46,7 @@ pb::Timeline Predict(const pb::Plan& plan, int rank) {
   static const pb::Cluster cluster = LoadCluster("dgx-a100-80g").value();
   const sim::RooflineModel costs(plan, cluster);
   const run::Program program = sim::Compile(plan, costs, rank).value();
-  pb::Timeline predicted;
-  predicted.set_rank(rank);
-  run::FillResident(plan, program, predicted);
+  pb::Timeline predicted = run::NewTimeline(plan, program, rank);
   run::TimelineRecorder recorder(plan, program, {0, 1}, predicted);
   run::Listener* const listeners[] = {&recorder};
   sim::Engine engine(program, listeners);

@@ -6,7 +6,6 @@
 #include "proto/cluster.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
-#include "sim/simulate.h"
 #include "tools/export/timeline.h"
 #include "tools/output.h"
 
@@ -19,11 +18,12 @@ void AddTraceFlag(CLI::App& app, std::string* path) {
 }
 
 StatusOr<pb::Report> SimulateWithTrace(const pb::Plan& plan, const pb::Cluster& cluster,
-                                       const std::string& trace_path) {
-  if (trace_path.empty()) return Simulate(plan, cluster);
+                                       const std::string& trace_path, SimulateOptions options) {
+  if (trace_path.empty()) return Simulate(plan, cluster, options);
   Timeline timeline(plan);
   run::Listener* const watchers[] = {&timeline};
-  ASSIGN_OR_RETURN(pb::Report report, Simulate(plan, cluster, watchers));
+  options.watchers = watchers;
+  ASSIGN_OR_RETURN(pb::Report report, Simulate(plan, cluster, options));
   RETURN_IF_ERROR(AsOutputError(WriteFileAtomically(trace_path, timeline.Take())).At("--trace"));
   return report;
 }

@@ -28,9 +28,10 @@ std::string HeadlineText(const pb::Report& report, const Style& style) {
   const pb::Setup& s = report.setup();
   const char* source = report.source() == pb::Report::MEASURED ? "measured" : "predicted";
   const std::string nodes = NodesText(s);
+  const std::string rank = s.rank() > 0 ? fmt::format(", rank {}", s.rank()) : "";
   std::string text =
-      Wrapped(fmt::format("{} on {} x {} ({}{}{}), {}", s.model(), s.world_size(), s.gpu(),
-                          s.cluster(), nodes.empty() ? "" : ", ", nodes, source),
+      Wrapped(fmt::format("{} on {} x {} ({}{}{}), {}{}", s.model(), s.world_size(), s.gpu(),
+                          s.cluster(), nodes.empty() ? "" : ", ", nodes, source, rank),
               "", style.width);
   const std::string& asked = s.reshard_after_forward();
   text += Wrapped(fmt::format("{} parameters in {} unit{} (wrap {}{}), micro-batch {} x {} tokens",

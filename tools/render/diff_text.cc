@@ -1,4 +1,4 @@
-#include "tools/render/compare_text.h"
+#include "tools/render/diff_text.h"
 
 #include <fmt/format.h>
 
@@ -113,9 +113,9 @@ std::string Head(const std::string& letter, const std::string& name, const pb::R
 
 }  // namespace
 
-std::string RenderComparison(const std::string& name_a, const pb::Report& a,
-                             const std::string& name_b, const pb::Report& b,
-                             const std::vector<Difference>& differences, int width) {
+std::string RenderDifferences(const std::string& name_a, const pb::Report& a,
+                              const std::string& name_b, const pb::Report& b,
+                              const std::vector<Difference>& differences, int width) {
   std::string text = Head("A", name_a, a, width) + Head("B", name_b, b, width);
   if (differences.empty()) return text + "\nno difference\n";
   std::vector<std::string> sections;

@@ -32,7 +32,7 @@ struct Difference {
 
 // In the order of the report's fields; equal figures are left out. Units that are alike in both
 // reports (UnitsAlike) are one, with the figures of the first.
-std::vector<Difference> Compare(const pb::Report& a, const pb::Report& b);
+std::vector<Difference> Differences(const pb::Report& a, const pb::Report& b);
 
 // {"schema_version", "a", "b", "differences": [{"section", "name", "unit", "a", "b", "change"}]}.
 nlohmann::ordered_json DifferencesAsJson(const std::string& name_a, const std::string& name_b,
