@@ -75,10 +75,13 @@ Meeting::Meeting(std::vector<int> ranks, FailureFlag& failure)
       launches_(ranks_.size(), nullptr),
       left_(ranks_.size(), false) {}
 
-// Waits until every member has called it as often as this one.
-bool Meeting::Gather(int member) {
+// Waits until every member has called it as often as this one. Who waits for the beginning of a
+// collective gives up when the run fails, and then nobody begins one here any more; who waits for
+// the end of one does not, since all that began it are about to come and may still use its memory.
+bool Meeting::Gather(int member, bool gives_up) {
   const sanitizers::Hidden hidden;
   std::unique_lock lock(mutex_);
+  if (is_broken_) return false;
   const int64_t round = round_;
   if (++arrived_ == static_cast<int>(ranks_.size())) {
     arrived_ = 0;
@@ -87,17 +90,24 @@ bool Meeting::Gather(int member) {
     return true;
   }
   while (round_ == round) {
-    if (failure_.IsRaised()) return false;
-    const auto gone = std::ranges::find(left_, true);
-    if (gone != left_.end()) {
-      const int rank = ranks_[static_cast<size_t>(gone - left_.begin())];
-      failure_.Raise(Internal(fmt::format("rank {} ended while rank {} waits for it in {}", rank,
-                                          ranks_[member], Describe(*launches_[member]))));
+    if (gives_up && !IsHopeful(member)) {
+      is_broken_ = true;
       return false;
     }
     changed_.wait_for(lock, kFailurePoll);
   }
   return true;
+}
+
+// Whether all members may still come.
+bool Meeting::IsHopeful(int member) const {
+  if (failure_.IsRaised()) return false;
+  const auto gone = std::ranges::find(left_, true);
+  if (gone == left_.end()) return true;
+  const int rank = ranks_[static_cast<size_t>(gone - left_.begin())];
+  failure_.Raise(Internal(fmt::format("rank {} ended while rank {} waits for it in {}", rank,
+                                      ranks_[member], Describe(*launches_[member]))));
+  return false;
 }
 
 bool Meeting::AllAgree(int member) const {
@@ -120,16 +130,20 @@ std::vector<const Launch*> Meeting::Begin(int member, const Launch& launch) {
     launches_[member] = &launch;
   }
   sanitizers::Release(&launches_[member]);
-  if (!Gather(member)) return {};
+  if (!Gather(member, true)) return {};
   for (const auto& entry : launches_) sanitizers::Acquire(&entry);
-  const sanitizers::Hidden hidden;
-  if (!AllAgree(member)) return {};
-  return launches_;
+  std::vector<const Launch*> all;
+  {
+    const sanitizers::Hidden hidden;
+    if (AllAgree(member)) all = launches_;
+  }
+  if (all.empty()) End(member);  // the others look at this launch, too
+  return all;
 }
 
 void Meeting::End(int member) {
   sanitizers::Release(&launches_[member]);
-  if (!Gather(member)) return;
+  Gather(member, false);
   for (const auto& entry : launches_) sanitizers::Acquire(&entry);
 }
 

@@ -28,7 +28,8 @@ class Meeting {
   void Leave(int member);
 
  private:
-  bool Gather(int member);
+  bool Gather(int member, bool gives_up);
+  bool IsHopeful(int member) const;
   bool AllAgree(int member) const;
 
   const std::vector<int> ranks_;
@@ -38,6 +39,7 @@ class Meeting {
   std::vector<const Launch*> launches_;
   std::vector<bool> left_;
   int arrived_ = 0;
+  bool is_broken_ = false;
   int64_t round_ = 0;
 };
 
