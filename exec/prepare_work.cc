@@ -107,19 +107,18 @@ class WorkBuilder {
     const pb::Unit& unit = plan_.units(op_.unit());
     const DType dtype = Type(op_.copy_out().dtype());
     CopyElements copy{{dtype}, dtype, {}};
-    int64_t slice = 0;
-    for (const int p : unit.parameters()) slice += shards_.padded_numel(p);
-    if (slice * shards_.ranks() * SizeOf(dtype) != bytes_[op_.in(0)]) {
-      return InvalidPlan(fmt::format("reads {} slices of {} elements from buffer {} of {} bytes",
-                                     shards_.ranks(), slice, op_.in(0), bytes_[op_.in(0)]));
+    const int64_t slice = unit.padded_shard_numel();
+    if (unit.gathered_numel() * SizeOf(dtype) != bytes_[op_.in(0)]) {
+      return InvalidPlan(fmt::format("reads {} elements from buffer {} of {} bytes",
+                                     unit.gathered_numel(), op_.in(0), bytes_[op_.in(0)]));
     }
-    int64_t offset = 0;
     for (int i = 0; i < unit.parameters_size(); ++i) {
-      const int64_t numel = shards_.padded_numel(unit.parameters(i));
+      const int p = unit.parameters(i);
+      const int64_t numel = shards_.padded_numel(p);
       for (int rank = 0; rank < shards_.ranks(); ++rank) {
-        copy.pieces.push_back({0, i, rank * slice + offset, rank * numel, numel});
+        const int64_t from = rank * slice + plan_.parameters(p).shard_offset();
+        copy.pieces.push_back({0, i, from, rank * numel, numel});
       }
-      offset += numel;
     }
     return Work(std::move(copy));
   }
@@ -133,8 +132,7 @@ class WorkBuilder {
                                      op_.in_size(), parameters.size()));
     }
     CopyElements copy{{}, Type(op.to()), {}};
-    int64_t slice = 0;
-    for (const int p : parameters) slice += shards_.padded_numel(p);
+    const int64_t slice = plan_.units(op_.unit()).grad_padded_shard_numel();
     int64_t offset = 0;
     for (int i = 0; i < op_.in_size(); ++i) {
       const int p = parameters[i];

@@ -85,9 +85,9 @@ class Crew {
 
  private:
   struct Member {
-    std::unique_ptr<Device> device;
+    std::unique_ptr<RankRunner> runner;  // the device's last work may still write to it
     std::unique_ptr<Communicator> communicator;
-    std::unique_ptr<RankRunner> runner;
+    std::unique_ptr<Device> device;
     std::thread thread;
   };
 

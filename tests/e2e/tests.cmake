@@ -7,3 +7,7 @@ foreshard_test(compare_test
   SOURCES e2e/compare_test.cc e2e/process.cc
   DEPS foreshard_proto nlohmann_json::nlohmann_json fmt::fmt)
 add_dependencies(compare_test foreshard)
+foreshard_test(run_test
+  SOURCES e2e/run_test.cc e2e/process.cc
+  DEPS foreshard_proto foreshard_safetensors nlohmann_json::nlohmann_json fmt::fmt)
+add_dependencies(run_test foreshard)
