@@ -73,7 +73,7 @@ Status RankRunner::LoadParameter(int parameter) {
   }
   std::vector<std::byte> bytes(padded * SizeOf(dtype));
   ConvertElements(values.data(), DType::kFp32, bytes.data(), dtype, local);
-  return WriteNow(context_.plan.parameters(parameter).sharded_buffer(), bytes);
+  return WriteNow(context_.plan.parameters(parameter).sharded_buffer(), std::move(bytes));
 }
 
 Status RankRunner::LoadModuleBuffer(const pb::ModuleBuffer& row) {
@@ -84,11 +84,12 @@ Status RankRunner::LoadModuleBuffer(const pb::ModuleBuffer& row) {
     const std::vector<float> values = Frequencies(row.rotary(), numel);
     ConvertElements(values.data(), DType::kFp32, bytes.data(), dtype, numel);
   }
-  return WriteNow(row.buffer(), bytes);
+  return WriteNow(row.buffer(), std::move(bytes));
 }
 
-Status RankRunner::WriteNow(int buffer, std::span<const std::byte> bytes) {
-  device_.Write(StreamOf(buffer), blocks_[buffer], bytes);
+Status RankRunner::WriteNow(int buffer, std::vector<std::byte> bytes) {
+  loading_ = std::move(bytes);
+  device_.Write(StreamOf(buffer), blocks_[buffer], loading_);
   return device_.Synchronize(device_.Record(StreamOf(buffer)));
 }
 

@@ -61,7 +61,7 @@ class RankRunner {
   Status Load();
   Status LoadParameter(int parameter);
   Status LoadModuleBuffer(const pb::ModuleBuffer& row);
-  Status WriteNow(int buffer, std::span<const std::byte> bytes);
+  Status WriteNow(int buffer, std::vector<std::byte> bytes);
   Status FeedInputs(int micro_batch);
 
   Status RunStep(int step);
@@ -82,7 +82,8 @@ class RankRunner {
   const PreparedPlan& prepared_;
   Device& device_;
   Communicator& communicator_;
-  std::vector<Block> blocks_;  // by buffer; of those that are alive
+  std::vector<std::byte> loading_;  // on its way to the device, even if the run fails meanwhile
+  std::vector<Block> blocks_;       // by buffer; of those that are alive
   std::vector<GroupEnd> group_ends_;
   std::deque<Pending> pending_;  // steps that may not have ended, oldest first
   int awaited_steps_ = 0;

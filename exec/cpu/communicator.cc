@@ -175,7 +175,7 @@ void CpuCommunicator::Run(Device& device, int stream, const Launch& launch) {
   const CpuWorld::Seat seat = world_.Find(rank_, launch.op->group);
   cpu.Push(stream, [&cpu, seat, launch, changes = cpu.TakeChanges(stream, launch)] {
     cpu.Apply(changes);
-    if (launch.span != nullptr) launch.span->start = cpu.Now();
+    if (launch.span != nullptr) launch.span->start = CpuDevice::Clock();
     const std::vector<const Launch*> all = seat.meeting->Begin(seat.member, launch);
     if (all.empty()) return;
     if (const auto* gather = std::get_if<GatherSlices>(&launch.op->work)) {
@@ -188,7 +188,7 @@ void CpuCommunicator::Run(Device& device, int stream, const Launch& launch) {
       Reduce(std::get<ReduceSlices>(launch.op->work), seat.member, all);
     }
     seat.meeting->End(seat.member);
-    if (launch.span != nullptr) launch.span->end = cpu.Now();
+    if (launch.span != nullptr) launch.span->end = CpuDevice::Clock();
   });
 }
 

@@ -81,10 +81,10 @@ void CpuDevice::Apply(const std::vector<Change>& changes) const {
 void CpuDevice::Run(int stream, const Launch& launch) {
   Push(stream, [this, launch, changes = TakeChanges(stream, launch)] {
     Apply(changes);
-    if (launch.span != nullptr) launch.span->start = Now();
+    if (launch.span != nullptr) launch.span->start = Clock();
     Announce(launch);
     Execute(launch);
-    if (launch.span != nullptr) launch.span->end = Now();
+    if (launch.span != nullptr) launch.span->end = Clock();
   });
 }
 
@@ -154,7 +154,7 @@ void CpuDevice::BeginStep() {
   events_[0].clear();
 }
 
-int64_t CpuDevice::Now() const {
+int64_t CpuDevice::Clock() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();

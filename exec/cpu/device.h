@@ -31,7 +31,10 @@ class CpuDevice : public Device {
   void Write(int stream, const Block& to, std::span<const std::byte> from) override;
   void Read(int stream, const Block& from, std::span<std::byte> to) override;
   void BeginStep() override;
-  int64_t Now() const override;
+  int64_t Now() const override { return Clock(); }
+
+  // ---- for work on streams: not virtual, as it may run while an heir is destroyed
+  static int64_t Clock();
 
   // ---- for the communicator, which queues work of its own
   void Push(int stream, CpuStream::Task task) { streams_[stream]->Push(std::move(task)); }

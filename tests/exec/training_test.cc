@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "exec/cpu/sanitizers.h"
 #include "exec/run.h"
 #include "planner/model_source.h"
 #include "planner/plan.h"
@@ -189,8 +190,10 @@ TEST_P(Training, GradientsOfTheFirstStepArePyTorchs) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
+  std::vector<const char*> profiles = {"torch-cpu", "torch-cuda", "foreshard"};
+  if (sanitizers::kIsSanitized) profiles = {"foreshard"};  // everything is slow then
   for (const char* model : {"llama", "llama_tied", "gpt2"}) {
-    for (const char* profile : {"torch-cpu", "torch-cuda", "foreshard"}) {
+    for (const char* profile : profiles) {
       for (const int ranks : {1, 2}) {
         for (const Optimizer& optimizer : kOptimizers) {
           cases.push_back({model, profile, ranks, optimizer});

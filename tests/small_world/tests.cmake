@@ -7,6 +7,9 @@ foreshard_test(small_world_test
 foreshard_test(run_memory_test
   SOURCES small_world/run_memory_test.cc
   DEPS foreshard_small_world foreshard_exec foreshard_plan_check foreshard_sim)
+add_test(NAME run_memory_sweep COMMAND run_memory_test)
+set_tests_properties(run_memory_sweep PROPERTIES LABELS sweep
+                     ENVIRONMENT FORESHARD_SMALL_RUNS=all)
 foreshard_test(one_rank_test
   SOURCES small_world/one_rank_test.cc
   DEPS foreshard_small_world foreshard_one_rank)
