@@ -1,7 +1,10 @@
 #include "exec/cpu/device.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <semaphore>
+#include <thread>
 #include <utility>
 
 #include "exec/cpu/copy_elements.h"
@@ -13,6 +16,30 @@ namespace foreshard::exec {
 namespace {
 
 constexpr int kPoison = 0xFF;  // NaN in every floating-point type, -1 in the others
+
+// How many kernels compute at once, over all ranks: more than the machine has cores gain nothing,
+// and OpenBLAS has memory for a limited number of callers (64 threads as Debian builds it).
+class KernelSlot {
+ public:
+  KernelSlot() {
+    const sanitizers::Hidden hidden;
+    Slots().acquire();
+  }
+  ~KernelSlot() {
+    const sanitizers::Hidden hidden;
+    Slots().release();
+  }
+  KernelSlot(const KernelSlot&) = delete;
+  KernelSlot& operator=(const KernelSlot&) = delete;
+
+ private:
+  static constexpr int kMost = 64;
+  static std::counting_semaphore<kMost>& Slots() {
+    static std::counting_semaphore<kMost> slots(
+        std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMost));
+    return slots;
+  }
+};
 
 void Announce(const Launch& launch) {
   for (const Block& b : launch.in) sanitizers::AnnounceRead(b.data, b.bytes);
@@ -111,6 +138,7 @@ void CpuDevice::ExecuteKernel(const RunKernel& run, const Launch& launch) const 
     in[i].data = launch.in[i].data + run.in_offsets[i] * SizeOf(in[i].dtype);
   }
   for (size_t i = 0; i < out.size(); ++i) out[i].data = launch.out[i].data;
+  const KernelSlot slot;
   kernels_[run.kernel]({in, out, kernel.attributes, launch.random});
 }
 
