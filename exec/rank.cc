@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "exec/cpu/copy_elements.h"
+#include "exec/convert.h"
 #include "exec/module_buffers.h"
 #include "exec/prepare_parts.h"
 #include "exec/random.h"

@@ -1,12 +1,12 @@
 #include "exec/weights.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "exec/convert.h"
 #include "exec/random.h"
 #include "proto/base/check.h"
 #include "proto/base/safetensors.h"
@@ -17,21 +17,6 @@ namespace {
 
 constexpr size_t kBlock = 1 << 16;  // elements converted at a time
 
-float FromBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
-float FromFp16(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits} >> 15 << 31;
-  const uint32_t exponent = (bits >> 10) & 0x1F;
-  const uint32_t fraction = bits & 0x3FF;
-  if (exponent == 0) {  // zero and subnormals, whole multiples of 2^-24
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  constexpr uint32_t kBias = 127 - 15;
-  const uint32_t wide = exponent == 0x1F ? 0xFF : exponent + kBias;
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
 bool IsReadable(StoredType type) {
   return type == StoredType::kF32 || type == StoredType::kBf16 || type == StoredType::kF16;
 }
@@ -41,13 +26,14 @@ Status ReadAsFloat(const Safetensors& file, const StoredTensor& tensor, int64_t 
   if (tensor.type == StoredType::kF32) {
     return file.Read(tensor, first, std::as_writable_bytes(out));
   }
-  const auto convert = tensor.type == StoredType::kBf16 ? FromBf16 : FromFp16;
+  const DType stored = tensor.type == StoredType::kBf16 ? DType::kBf16 : DType::kFp16;
   std::vector<uint16_t> halves(std::min(out.size(), kBlock));
   while (!out.empty()) {
     const auto part = std::span(halves).first(std::min(out.size(), kBlock));
     RETURN_IF_ERROR(file.Read(tensor, first, std::as_writable_bytes(part)));
-    std::transform(part.begin(), part.end(), out.begin(), convert);
-    first += static_cast<int64_t>(part.size());
+    const auto numel = static_cast<int64_t>(part.size());
+    ConvertElements(part.data(), stored, out.data(), DType::kFp32, numel);
+    first += numel;
     out = out.subspan(part.size());
   }
   return OkStatus();

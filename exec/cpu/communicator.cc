@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "exec/cpu/copy_elements.h"
+#include "exec/convert.h"
 #include "exec/cpu/device.h"
 #include "exec/cpu/sanitizers.h"
 #include "proto/base/check.h"

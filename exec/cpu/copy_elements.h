@@ -5,10 +5,6 @@
 
 namespace foreshard::exec {
 
-// `numel` elements one behind the other; conversions round to nearest even. REQUIRES: the dtypes
-// are equal, or both are floating-point.
-void ConvertElements(const void* from, DType from_dtype, void* to, DType to_dtype, int64_t numel);
-
 void Copy(const CopyElements& copy, const Launch& launch);
 
 }  // namespace foreshard::exec

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exec/cpu/copy_elements.h"
+#include "exec/convert.h"
 
 namespace foreshard::exec {
 namespace {

@@ -31,6 +31,7 @@ add_library(foreshard_one_rank STATIC testing/one_rank.cc)
 target_link_libraries(foreshard_one_rank PUBLIC foreshard_sequential foreshard_exec
                                          PRIVATE foreshard_options)
 
+foreshard_test(prepare_test SOURCES exec/prepare_test.cc DEPS foreshard_small_world foreshard_exec)
 foreshard_test(failure_test SOURCES exec/failure_test.cc DEPS foreshard_small_world foreshard_exec)
 foreshard_test(training_test
   SOURCES exec/training_test.cc

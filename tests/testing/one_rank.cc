@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "exec/cpu/copy_elements.h"
+#include "exec/convert.h"
 #include "exec/cpu/update.h"
 #include "exec/module_buffers.h"
 #include "exec/random.h"
