@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "exec/environment.h"
 #include "proto/run/memory_recorder.h"
 #include "proto/run/report_builder.h"
@@ -31,40 +29,21 @@ Steps LastTwo(const RankLog& log) {
   return steps;
 }
 
-// Compares the device's own count with what the events add up to.
-class ByteCheck final : public run::Listener {
- public:
-  explicit ByteCheck(const run::Program& program) : program_(program) {
-    for (const run::BufferId b : program.resident) alive_ += program.buffer_bytes[Index(b)];
-  }
-  void BufferAllocated(run::BufferId b, const run::OpInstance&, SimTime) override {
-    alive_ += program_.buffer_bytes[Index(b)];
-  }
-  void BufferFreed(run::BufferId b, const run::OpInstance&, SimTime) override {
-    alive_ -= program_.buffer_bytes[Index(b)];
-  }
-  int64_t alive() const { return alive_.count(); }
-
- private:
-  const run::Program& program_;
-  Bytes alive_{0};
-};
-
+// Compares the device's own count after each op with what allocations and frees add up to.
 Status CheckBytes(const RankRecord& rank) {
-  ByteCheck check(rank.program);
+  const run::Program& program = rank.program;
+  const auto bytes = [&](run::BufferId b) { return program.buffer_bytes[Index(b)]; };
+  Bytes alive{0};
+  for (const run::BufferId b : program.resident) alive += bytes(b);
   for (const StepLog* step : FirstTwo(*rank.log)) {
     for (const OpLog& op : step->ops) {
-      const run::OpRecord& record = rank.program.op(op.op.op);
-      for (run::BufferId b : rank.program.Buffers(record.allocs)) {
-        check.BufferAllocated(b, op.op, SimTime(0));
-      }
-      for (run::BufferId b : rank.program.Buffers(record.frees)) {
-        check.BufferFreed(b, op.op, SimTime(0));
-      }
-      if (check.alive() == op.allocated_bytes) continue;
+      const run::OpRecord& record = program.op(op.op.op);
+      for (const run::BufferId b : program.Buffers(record.allocs)) alive += bytes(b);
+      for (const run::BufferId b : program.Buffers(record.frees)) alive -= bytes(b);
+      if (alive.count() == op.allocated_bytes) continue;
       return Internal(
           fmt::format("after op {} of step {} the device holds {} bytes, its buffers {}",
-                      op.op.position, step->step, op.allocated_bytes, check.alive()));
+                      op.op.position, step->step, op.allocated_bytes, alive.count()));
     }
   }
   return OkStatus();
