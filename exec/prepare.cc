@@ -56,7 +56,8 @@ StatusOr<PreparedOp> PrepareOp(const pb::Plan& plan, const ShardMap& shards,
   ASSIGN_OR_RETURN(out.work, WorkOf(plan, shards, buffer_bytes, op));
   if (const auto* gather = std::get_if<GatherSlices>(&out.work)) out.group = gather->group;
   if (const auto* reduce = std::get_if<ReduceSlices>(&out.work)) out.group = reduce->group;
-  out.writes_loss = plan.has_loss() && std::ranges::find(out.out, plan.loss()) != out.out.end();
+  out.writes_loss = std::ranges::any_of(
+      out.out, [&](int b) { return std::ranges::find(plan.losses(), b) != plan.losses().end(); });
   for (const pb::Input& input : plan.inputs()) {
     out.reads_input |= std::ranges::find(out.in, input.buffer()) != out.in.end();
   }

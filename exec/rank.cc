@@ -232,9 +232,11 @@ Status RankRunner::FeedInputs(int micro_batch) {
 
 void RankRunner::ReadLoss(const PreparedOp& op) {
   const auto& kernel = prepared_.kernels[std::get<RunKernel>(op.work).kernel];
-  const auto result = std::ranges::find(op.out, context_.plan.loss()) - op.out.begin();
+  const auto& losses = context_.plan.losses();
+  const auto found = std::ranges::find_first_of(op.out, losses);
+  const auto result = found - op.out.begin();
   Pending& step = pending_.back();
-  const Block& loss = blocks_[context_.plan.loss()];
+  const Block& loss = blocks_[*found];
   step.loss_types.push_back(kernel.out[result].dtype);
   step.losses.emplace_back(loss.bytes);
   device_.Read(op.stream, loss, step.losses.back());

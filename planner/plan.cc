@@ -212,7 +212,9 @@ void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
   for (const WrapRequest& call : calls) {
     pb::WrapCall& w = *out.add_wrap();
     for (const std::string& m : call.modules) w.add_modules(m);
-    if (call.reshard_after_forward) w.set_reshard_after_forward(*call.reshard_after_forward);
+    if (!call.reshard_after_forward) continue;
+    w.set_reshard_after_forward(call.reshard_after_forward->ranks != 1);
+    if (call.reshard_after_forward->ranks > 1) w.set_reshard_to(call.reshard_after_forward->ranks);
   }
   out.set_original_dtype(ToProto(d.original));
   out.set_param_dtype(ToProto(d.compute));
@@ -223,9 +225,8 @@ void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
   out.set_micro_batch(r.micro_batch);
   out.set_seq(r.seq);
   out.set_arch(d.arch);
-  if (r.reshard_after_forward) {
-    out.set_reshard_after_forward(*r.reshard_after_forward ? "true" : "false");
-  }
+  out.set_reshard_after_forward(Describe(r.reshard_after_forward));
+  out.set_root_reshard_after_forward(Describe(r.root_reshard_after_forward));
   for (const std::string& sentence : Assumptions(r, d)) out.add_assumptions(sentence);
 }
 
@@ -241,6 +242,12 @@ void FillHeader(const pb::Model& model, const ModelGraph& graph, pb::Header& hea
 }
 
 }  // namespace
+
+std::string Describe(const std::optional<Reshard>& reshard) {
+  if (!reshard) return "";
+  if (reshard->ranks == Reshard::kAll) return "true";
+  return reshard->ranks == 1 ? "false" : fmt::to_string(reshard->ranks);
+}
 
 StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) {
   RETURN_IF_ERROR(CheckSizes(request));

@@ -34,7 +34,7 @@ StatusOr<std::vector<int>> Blocks(const ModelGraph& graph, const std::string& cl
 
 // Calls on runs of `per_unit` neighbouring blocks.
 std::vector<WrapRequest> GroupBlocks(const ModelGraph& graph, const std::vector<int>& blocks,
-                                     size_t per_unit, std::optional<bool> reshard) {
+                                     size_t per_unit, std::optional<Reshard> reshard) {
   std::vector<WrapRequest> calls;
   for (size_t i = 0; i < blocks.size(); i += per_unit) {
     WrapRequest call;
@@ -58,7 +58,7 @@ bool IsUnder(const ModelGraph& graph, int module, const std::vector<int>& ancest
 // weights put embedding, norm and head in one unit.
 StatusOr<std::vector<WrapRequest>> TitanCalls(const ModelGraph& graph,
                                               const std::vector<int>& blocks,
-                                              std::optional<bool> reshard) {
+                                              std::optional<Reshard> reshard) {
   int embedding = kNone;
   int norm = kNone;
   int head = kNone;
@@ -100,7 +100,7 @@ StatusOr<std::vector<WrapRequest>> PolicyCalls(const ModelGraph& graph,
                                                const std::string& block_class,
                                                const PlanRequest& request) {
   const std::string& policy = request.wrap;
-  const std::optional<bool> reshard = request.reshard_after_forward;
+  const std::optional<Reshard> reshard = request.reshard_after_forward;
   if (policy == "whole") return std::vector<WrapRequest>{};
   if (policy.starts_with("class:")) {
     ASSIGN_OR_RETURN(const std::vector<int> blocks, Blocks(graph, policy.substr(6)));

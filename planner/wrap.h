@@ -14,7 +14,7 @@ struct Unit {
   std::string name;             // paths joined by "+", "<root>" for the model
   std::vector<int> modules;     // that the call named, call order
   std::vector<int> parameters;  // layout order
-  std::optional<bool> reshard_after_forward;
+  std::optional<Reshard> reshard_after_forward;
   bool is_root = false;
 };
 

@@ -33,7 +33,7 @@ Status CheckOpIndices(const OpContext& c) {
   if (op.has_module() && !InTable(op.module(), c.plan.modules_size())) {
     return c.Broken("index", fmt::format("module {} of {}", op.module(), c.plan.modules_size()));
   }
-  if (op.phase() < pb::FORWARD || op.phase() > pb::ZERO_GRAD) {
+  if (op.phase() < pb::FORWARD || op.phase() > pb::Phase_MAX) {
     return c.Broken("phase", fmt::format("phase {} is none", static_cast<int>(op.phase())));
   }
   if (op.micro_batch() < 0) return c.Broken("phase", "the micro-batch is negative");
@@ -73,7 +73,7 @@ Status CheckSettles(const OpContext& c) {
       return c.Broken(
           "index", fmt::format("settles buffer {} of {}", settle.buffer(), c.plan.buffers_size()));
     }
-    if (settle.category() < pb::SHARDED_PARAM || settle.category() > pb::WORKSPACE) {
+    if (settle.category() < pb::SHARDED_PARAM || settle.category() > pb::Category_MAX) {
       return c.Broken("settle", fmt::format("category {} of buffer {} is none",
                                             static_cast<int>(settle.category()), settle.buffer()));
     }

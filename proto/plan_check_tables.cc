@@ -68,7 +68,7 @@ Status CheckFewer(const pb::Buffer& buffer, int world_size, const std::string& p
 Status CheckBuffer(const pb::Plan& plan, int index) {
   const pb::Buffer& buffer = plan.buffers(index);
   const std::string place = fmt::format("buffer {}", index);
-  if (buffer.category() < pb::SHARDED_PARAM || buffer.category() > pb::WORKSPACE) {
+  if (buffer.category() < pb::SHARDED_PARAM || buffer.category() > pb::Category_MAX) {
     return Broken("buffer", place,
                   fmt::format("category {} is none", static_cast<int>(buffer.category())));
   }

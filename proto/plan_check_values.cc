@@ -1,6 +1,7 @@
 // What a plan says for whoever runs it: rules initial, module_buffer, workspace, loss and random.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -144,10 +145,10 @@ class ValueWalk {
     if (!first_) return OkStatus();
     const pb::Op& op = plan_.segments(segment).ops(index);
     RETURN_IF_ERROR(CheckRandom(op, segment, index));
-    if (!plan_.has_loss()) return OkStatus();
+    if (plan_.losses().empty()) return OkStatus();
     if (op.phase() == pb::FORWARD) losses_.try_emplace(op.micro_batch(), 0);
     for (int i = 0; i < op.out_size(); ++i) {
-      if (op.out(i) != plan_.loss()) continue;
+      if (std::ranges::find(plan_.losses(), op.out(i)) == plan_.losses().end()) continue;
       RETURN_IF_ERROR(CheckLoss(op, i, segment, index));
       ++losses_[op.micro_batch()];
     }
@@ -158,8 +159,8 @@ class ValueWalk {
     for (const auto& [micro_batch, writes] : losses_) {
       if (writes == 1) continue;
       return Broken("loss", fmt::format("program \"{}\"", WalkedProgram(plan_, number_).name()),
-                    fmt::format("micro-batch {} writes buffer {} {} times, expected once",
-                                micro_batch, plan_.loss(), writes));
+                    fmt::format("micro-batch {} writes its loss {} times, expected once", micro_batch,
+                                writes));
     }
     return OkStatus();
   }
@@ -179,7 +180,7 @@ class ValueWalk {
     return Broken("loss", Place(segment, index),
                   fmt::format("writes buffer {}, the loss, not as one element of fp32 or the "
                               "compute dtype",
-                              plan_.loss()));
+                              op.out(result)));
   }
 
   // Forward kernels draw for themselves; a backward draws what its forward has drawn.
@@ -216,9 +217,9 @@ Status CheckValues(const pb::Plan& plan) {
   RETURN_IF_ERROR(CheckInitials(plan));
   RETURN_IF_ERROR(CheckModuleBuffers(plan));
   RETURN_IF_ERROR(CheckWorkspaces(plan));
-  if (plan.has_loss() && !InTable(plan.loss(), plan.buffers_size())) {
-    return Broken("index", "loss",
-                  fmt::format("buffer {} of {}", plan.loss(), plan.buffers_size()));
+  for (const int32_t loss : plan.losses()) {
+    if (InTable(loss, plan.buffers_size())) continue;
+    return Broken("index", "loss", fmt::format("buffer {} of {}", loss, plan.buffers_size()));
   }
   ValueWalk walk(plan);
   return WalkPlan(plan, walk);

@@ -14,7 +14,8 @@ Fsdp2::Fsdp2(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& uni
       states_(units.size()) {
   for (size_t u = 0; u < units.size(); ++u) {
     // The root keeps its parameters after forward unless told otherwise: backward starts there.
-    states_[u].reshards_after_forward = units[u].reshard_after_forward.value_or(!units[u].is_root);
+    states_[u].reshards_after_forward =
+        units[u].reshard_after_forward.value_or(!units[u].is_root).ranks != 1;
     const auto& parameters = layouts_[u].parameters;
     if (parameters.empty()) continue;
     builder_.plan()

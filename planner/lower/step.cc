@@ -151,7 +151,7 @@ class StepLowering {
       loss = d_.profile->cross_entropy(eager, rows, labels);
     }
     eager.set_in_loss(false);
-    builder_.plan().set_loss(eager.buffer(loss));
+    builder_.plan().add_losses(eager.buffer(loss));
     return loss;
   }
 

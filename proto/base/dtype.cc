@@ -18,6 +18,8 @@ std::string_view Name(DType t) {
       return "uint64";
     case DType::kBool:
       return "bool";
+    case DType::kUint8:
+      return "uint8";
   }
   return "?";
 }
@@ -31,6 +33,7 @@ StatusOr<DType> ParseDType(std::string_view text) {
   if (s == "int64" || s == "long") return DType::kInt64;
   if (s == "uint64") return DType::kUint64;
   if (s == "bool") return DType::kBool;
+  if (s == "uint8") return DType::kUint8;
   return InvalidArgument("unknown dtype \"" + std::string(text) +
                          "\"; expected fp32, bf16, fp16 (or float32, bfloat16, float16)");
 }

@@ -37,6 +37,7 @@ bool IsManaged(pb::Category category) {
     case pb::RS_OUTPUT:
     case pb::SHARDED_GRAD:
     case pb::OPTIMIZER_STATE:
+    case pb::POST_FORWARD_SHARD:
       return true;
     default:
       return false;

@@ -98,7 +98,8 @@ json MergedConfig(const json& spec) {
   return config;
 }
 
-void AddCall(PlanRequest& request, std::vector<std::string> modules, std::optional<bool> reshard) {
+void AddCall(PlanRequest& request, std::vector<std::string> modules,
+             std::optional<Reshard> reshard) {
   request.wrap_calls.push_back({std::move(modules), reshard});
 }
 
@@ -120,7 +121,7 @@ void WrapEndToEnd(const json& spec, PlanRequest& request) {
   const bool titan = spec.at("layout") == "titan";
   const Parts parts = PartsOf(config);
   const bool tied = config.value("tie_word_embeddings", parts.tied_by_default);
-  const std::optional<bool> reshard = OptionalBool(spec, "reshard_after_forward");
+  const std::optional<Reshard> reshard = OptionalBool(spec, "reshard_after_forward");
   if (titan && !tied) AddCall(request, {parts.embedding}, reshard);
   const int layers = config.at(parts.layer_count);
   for (int i = 0; i < layers; ++i) {

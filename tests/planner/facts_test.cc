@@ -260,9 +260,9 @@ TEST(Facts, TheWorkspaceIsALibrarysAndTheLossOneElement) {
   EXPECT_EQ(plan.workspaces(0).library(), "cublas");
   EXPECT_EQ(plan.workspaces(0).arch(), "sm90");
   EXPECT_EQ(plan.buffers(plan.workspaces(0).buffer()).bytes(), 32 << 20);
-  ASSERT_TRUE(plan.has_loss());
-  EXPECT_EQ(plan.buffers(plan.loss()).bytes(), 4);
-  EXPECT_TRUE(plan.buffers(plan.loss()).logits());
+  ASSERT_TRUE(plan.losses_size() == 1);
+  EXPECT_EQ(plan.buffers(plan.losses(0)).bytes(), 4);
+  EXPECT_TRUE(plan.buffers(plan.losses(0)).logits());
   EXPECT_EQ(PlanOf(Llama("").value(), SmallRequest(2)).workspaces_size(), 0);
 }
 

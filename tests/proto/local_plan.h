@@ -7,7 +7,7 @@
 namespace foreshard {
 
 inline constexpr std::string_view kLocalPlan = R"pb(
-  header { format_version: 2 tool_version: "test" model_name: "one" parameter_count: 8 }
+  header { format_version: 3 tool_version: "test" model_name: "one" parameter_count: 8 }
   decisions { torch: "2.15" original_dtype: FP32 param_dtype: BF16 reduce_dtype: FP32 }
   mesh { world_size: 1 shard_size: 1 replicate_size: 1 }
   modules { path: "" class: "Model" }
@@ -46,7 +46,7 @@ inline constexpr std::string_view kLocalPlan = R"pb(
     rotary { theta: 10000 }
   }
   workspaces { library: "cublas" arch: "sm80" buffer: 10 }
-  loss: 12
+  losses: 12
   streams { name: "compute" role: COMPUTE }
   streams { name: "reduce" role: REDUCE }
   kernels {

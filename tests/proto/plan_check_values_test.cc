@@ -98,28 +98,28 @@ const Mutation kWorkspaces[] = {
 INSTANTIATE_TEST_SUITE_P(Workspaces, BrokenValues, ::testing::ValuesIn(kWorkspaces), NameOf);
 
 const Mutation kLoss[] = {
-    {"Index", "index", "loss: buffer 14 of 14", [](pb::Plan& p) { p.set_loss(14); }},
-    {"NeverWritten", "loss", "micro-batch 0 writes buffer 6 0 times, expected once",
+    {"Index", "index", "loss: buffer 14 of 14", [](pb::Plan& p) { p.set_losses(0, 14); }},
+    {"NeverWritten", "loss", "micro-batch 0 writes its loss 0 times, expected once",
      [](pb::Plan& p) {
-       p.set_loss(6);
+       p.set_losses(0, 6);
        Step(p, 7)->set_phase(pb::BACKWARD);
        Step(p, 7)->mutable_stream_wait();
        Step(p, 7)->clear_out();
      }},
-    {"WrittenTwice", "loss", "micro-batch 0 writes buffer 12 2 times",
+    {"WrittenTwice", "loss", "micro-batch 0 writes its loss 2 times",
      [](pb::Plan& p) {
        *Step(p, 6) = *Step(p, 5);
        Step(p, 6)->clear_allocs();
      }},
     {"ManyElements", "loss", "op 4 (compute cos, ): writes buffer 11, the loss, not as one element",
-     [](pb::Plan& p) { p.set_loss(11); }},
+     [](pb::Plan& p) { p.set_losses(0, 11); }},
     {"DType", "loss", "op 5 (compute sum_all, )",
      [](pb::Plan& p) {
        p.mutable_kernels(2)->mutable_results(0)->set_dtype(pb::INT64);
        p.mutable_buffers(12)->set_bytes(8);
      }},
     {"NoKernel", "loss", "op 3 (local_gather, <root>): writes buffer 5",
-     [](pb::Plan& p) { p.set_loss(5); }},
+     [](pb::Plan& p) { p.set_losses(0, 5); }},
 };
 INSTANTIATE_TEST_SUITE_P(Loss, BrokenValues, ::testing::ValuesIn(kLoss), NameOf);
 
@@ -170,7 +170,7 @@ TEST(Values, BackwardDrawsWhatItsForwardHasDrawn) {
 
 TEST(Values, APlanWithoutLossComputesWhatItLikes) {
   pb::Plan plan = LocalPlan();
-  plan.clear_loss();
+  plan.clear_losses();
   EXPECT_TRUE(CheckPlan(plan).ok());
 }
 

@@ -103,10 +103,10 @@ void OneRankReference::RunMicroBatch(int rank) {
     const pb::Op& op = segment.ops(i);
     if (op.has_compute()) {
       runner_.Run(segment, i, i + 1);
-      if (std::ranges::find(op.out(), plan_.loss()) == op.out().end()) continue;
+      if (std::ranges::find(op.out(), plan_.losses(0)) == op.out().end()) continue;
       const auto dtype =
           static_cast<DType>(plan_.kernels(op.compute().kernel()).results(0).dtype());
-      const std::span<std::byte> bytes = runner_.bytes(plan_.loss());
+      const std::span<std::byte> bytes = runner_.bytes(plan_.losses(0));
       loss_ = Floats({bytes.begin(), bytes.end()}, dtype)[0];
       continue;
     }

@@ -107,7 +107,7 @@ TEST_P(StepInvariants, Hold) {
   const pb::Model tree = TreeModel({.blocks = 5, .dim = 24, .vocab = 50});
   for (const int world : {1, 2, 3, 8}) {
     for (const char* torch : {"2.14", "2.15"}) {
-      for (const std::optional<bool> reshard : {std::optional<bool>(), {false}}) {
+      for (const std::optional<Reshard> reshard : {std::optional<Reshard>(), {false}}) {
         SCOPED_TRACE(testing::Message() << world << " ranks, torch " << torch);
         PlanRequest request;
         request.world_size = world;

@@ -46,6 +46,16 @@ struct Bool {
   static uint8_t Store(float x) { return x != 0 ? 1 : 0; }
 };
 
+struct Uint8 {
+  using Stored = uint8_t;
+  static float Load(uint8_t x) { return x; }
+  // What no uint8 can hold becomes 0.
+  static uint8_t Store(float x) {
+    const bool fits = x > -1 && x < 256;
+    return fits ? static_cast<uint8_t>(x) : 0;
+  }
+};
+
 // Calls `use` with the format of a dtype.
 template <typename Use>
 void WithFormat(DType dtype, Use use) {
@@ -62,6 +72,8 @@ void WithFormat(DType dtype, Use use) {
       return use(Uint64());
     case DType::kBool:
       return use(Bool());
+    case DType::kUint8:
+      return use(Uint8());
   }
 }
 
