@@ -62,9 +62,9 @@ class GoldenTest : public ::testing::Test {
     ASSERT_TRUE(cluster.ok()) << cluster.status().message();
     const StatusOr<pb::Report> report = Simulate(plan, *cluster, {.rank = RankOf(document)});
     ASSERT_TRUE(report.ok()) << report.status().message();
-    for (const std::string& difference : Differences(document, plan, *report)) {
-      ADD_FAILURE() << difference;
-    }
+    const Comparison comparison = golden::Compare(document, plan, *report);
+    for (const std::string& difference : comparison.differences) ADD_FAILURE() << difference;
+    if (!comparison.info.empty()) std::cout << "  " << comparison.info << "\n";
   }
 
   void Skip(const std::string& reason) {
