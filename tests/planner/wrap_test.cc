@@ -191,7 +191,7 @@ TEST(WrapRefusal, UnknownPolicyListsThePolicies) {
 
 TEST(WrapRefusal, ModelsWithoutABlockClassNeedOne) {
   EXPECT_THAT(Refusal(TwoParameterModel(), Wrapped("block")),
-              HasSubstr("names no block class; use class:NAME or whole"));
+              HasSubstr("names no block class; use class:NAME or pattern:PATH"));
 }
 
 TEST(WrapRefusal, TitanNeedsEmbeddingNormAndHead) {
@@ -225,7 +225,7 @@ TEST(WrapRefusal, TiesAcrossUnitsNameBoth) {
 
 TEST(WrapRefusal, MissingModulesAreNamed) {
   EXPECT_THAT(Refusal(TreeModel({}), Calls({{"layers.9"}, {""}})),
-              HasSubstr("the model has no module \"layers.9\""));
+              HasSubstr("the model has no module \"layers.9\" (did you mean layers.0?)"));
 }
 
 TEST(WrapRefusal, TheLastCallIsOnTheModel) {
