@@ -139,6 +139,18 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
       return CollectiveTime(
           op.reduce_scatter().group(),
           SizeOfElements(op.reduce_scatter().elems_in(), op.reduce_scatter().dtype()));
+    case pb::Op::kAllReduce:  // a ring reduces and gathers
+      return 2.0 * CollectiveTime(op.all_reduce().group(), SizeOfElements(op.all_reduce().elems(),
+                                                                    op.all_reduce().dtype()));
+    case pb::Op::kDivide:
+    case pb::Op::kAddReduced:
+    case pb::Op::kKeepSlice:
+    case pb::Op::kJoinShards:
+    case pb::Op::kSplitGradient:
+    case pb::Op::kCopyToDevice:
+    case pb::Op::kCopyToHost:
+    case pb::Op::kClipNorms:
+    case pb::Op::kClipScale:
     case pb::Op::kGradFinalize:
       return CopyTime(Total(op.in()) + Total(op.out()));
     case pb::Op::kOptimizerInit:
