@@ -27,7 +27,7 @@ foreshard_test(gradient_test
   SOURCES exec/gradient_test.cc exec/gradient_check.cc
   DEPS foreshard_sequential foreshard_planner foreshard_oplib)
 
-add_library(foreshard_one_rank STATIC testing/one_rank.cc)
+add_library(foreshard_one_rank STATIC testing/one_rank.cc testing/one_rank_reduction.cc)
 target_link_libraries(foreshard_one_rank PUBLIC foreshard_sequential foreshard_exec
                                          PRIVATE foreshard_options)
 
