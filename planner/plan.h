@@ -49,21 +49,22 @@ struct PrefetchRequest {
 // Gradient accumulation. The fields after the first are about all micro-batches but the last.
 struct MicroBatchRequest {
   int count = 1;
-  bool reduce = true;  // set_requires_gradient_sync
+  bool reduce = true;                          // set_requires_gradient_sync
   std::optional<bool> reshard_after_backward;  // set_reshard_after_backward; absent = not called
-  bool all_reduce = true;      // set_requires_all_reduce
-  bool last_backward = true;   // set_is_last_backward
+  bool all_reduce = true;                      // set_requires_all_reduce
+  bool last_backward = true;                   // set_is_last_backward
 };
 
 // Which modules run their forward again in backward, and how.
 struct CheckpointRequest {
-  // "none", "block" (every block), "every:K" (blocks 0, K, 2K, ...), "class:NAME", or a pattern over
-  // paths ("layers.*.mlp"); ignored when `modules` is set.
+  // "none", "block" (every block), "every:K" (blocks 0, K, 2K, ...), "class:NAME", "pattern:A,B"
+  // (paths, "layers.*.mlp"); ignored when `modules` is set.
   std::string policy = "none";
-  std::vector<std::string> modules;  // exact paths
+  std::vector<std::string> modules = {};  // exact paths
   bool reentrant = false;
   bool outside_unit = false;  // checkpoint(fully_shard(m)), as Hugging Face does, not the reverse
-  std::vector<std::string> save_ops;  // ATen operators whose results are kept: "aten.mm.default"
+  // ATen operators whose results are kept: "aten.mm.default".
+  std::vector<std::string> save_ops = {};
   bool save_every_second_matmul = false;
   bool early_stop = true;
 };
@@ -89,21 +90,22 @@ struct PlanRequest {
   std::string torch = "2.15";
   std::string kernel_profile = "torch-cuda";  // torch-cuda, torch-cpu, foreshard
   std::string attention = "auto";             // auto, flash, efficient, math
-  // "block" (default), "every:K", "whole", "class:NAME", "titan", "size:N" (size_based_auto_wrap_policy),
-  // "pattern:A,B" (paths, bottom-up); ignored when `wrap_calls` is set.
+  // "block" (default), "every:K", "whole", "class:NAME", "titan", "size:N"
+  // (size_based_auto_wrap_policy), "pattern:A,B" (paths, bottom-up); ignored when `wrap_calls` is
+  // set.
   std::string wrap = "block";
-  std::vector<WrapRequest> wrap_calls;        // exact calls in order, as golden traces list them
+  std::vector<WrapRequest> wrap_calls;           // exact calls in order, as golden traces list them
   std::optional<Reshard> reshard_after_forward;  // of every unit but the root; absent = not given
   std::optional<Reshard> root_reshard_after_forward;  // absent = not given
   std::vector<PrefetchRequest> forward_prefetch;
   std::vector<PrefetchRequest> backward_prefetch;
   std::vector<std::string> sharded_in_backward;  // set_unshard_in_backward(False), wrapped modules
   std::vector<ShardPlacementRequest> shard_placements;  // the first that matches decides
-  int reduce_input_buffers = 1;                  // set_reduce_scatter_max_input_buffers
-  std::optional<double> gradient_divide_factor;  // set_gradient_divide_factor
-  bool force_sum_reduction = false;              // set_force_sum_reduction_for_comms
-  bool separate_reduce_group = false;            // set_separate_reduce_scatter_group
-  bool cpu_offload = false;                      // CPUOffloadPolicy
+  int reduce_input_buffers = 1;                         // set_reduce_scatter_max_input_buffers
+  std::optional<double> gradient_divide_factor;         // set_gradient_divide_factor
+  bool force_sum_reduction = false;                     // set_force_sum_reduction_for_comms
+  bool separate_reduce_group = false;                   // set_separate_reduce_scatter_group
+  bool cpu_offload = false;                             // CPUOffloadPolicy
   MicroBatchRequest micro_batches;
   CheckpointRequest checkpoint;
   std::optional<ClipRequest> clip;                   // absent = no clipping
@@ -112,7 +114,7 @@ struct PlanRequest {
   std::optional<DType> reduce_dtype = DType::kFp32;  // nullopt = the library's default
   std::optional<DType> output_dtype;                 // of units' outputs; nullopt = as computed
   bool cast_forward_inputs = true;
-  std::string optimizer = "adamw";      // adamw, sgd, adamw8bit, adafactor, none
+  std::string optimizer = "adamw";       // adamw, sgd, adamw8bit, adafactor, none
   std::string optimizer_impl = "fused";  // fused, foreach, loop
   std::optional<DType> state_dtype;      // of the optimizer's moments; nullopt = as the parameters
   // Absent = PyTorch's default for the optimizer. Recorded in the plan; momentum and weight decay
