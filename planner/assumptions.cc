@@ -11,7 +11,7 @@ std::string Precision(const StepDecisions& d) {
   return fmt::format(
       "precision: parameters sharded in {}, gathered and computed in {}, gradients "
       "reduced in {}",
-      Name(d.original), Name(d.compute), Name(d.reduce));
+      Name(d.original), Name(d.forward.compute), Name(d.reduce));
 }
 
 std::string Step(const StepDecisions& d) {
@@ -54,14 +54,15 @@ std::string Library(const PlanRequest& r, const StepDecisions& d) {
 std::vector<std::string> Assumptions(const PlanRequest& r, const StepDecisions& d) {
   std::vector<std::string> out = {
       Library(r, d), Precision(d), Step(d), Loss(d),
-      fmt::format("kernels: {}, eager; attention {}{}", d.profile->name, d.attention.name,
-                  d.attention.reason.empty() ? "" : " (auto: " + d.attention.reason + ")")};
-  if (d.world_size == 1) {
+      fmt::format(
+          "kernels: {}, eager; attention {}{}", d.forward.profile->name, d.forward.attention.name,
+          d.forward.attention.reason.empty() ? "" : " (auto: " + d.forward.attention.reason + ")")};
+  if (r.world_size == 1) {
     out.push_back(
         "one rank: nothing is sent; parameters and gradients are copied where others gather "
         "and reduce");
   }
-  if (d.profile->library_workspaces) {
+  if (d.forward.profile->library_workspaces) {
     out.push_back(fmt::format(
         "workspace: {} bytes of cuBLAS on {}, the scratch of attention's backward, nothing else",
         oplib::WorkspaceBytes("cublas", d.arch).value(), d.arch));

@@ -6,9 +6,11 @@
 #include <cmath>
 
 #include "planner/assumptions.h"
+#include "planner/checkpoint.h"
 #include "planner/graph/analysis.h"
 #include "planner/lower/facts.h"
 #include "planner/lower/step.h"
+#include "planner/unit_rules.h"
 #include "proto/base/text.h"
 #include "proto/oplib/workspace.h"
 #include "proto/plan_check.h"
@@ -105,27 +107,89 @@ StatusOr<OptimizerChoice> DecideOptimizer(const PlanRequest& r) {
   return o;
 }
 
+Status DecideDTypes(const PlanRequest& r, StepDecisions& d) {
+  d.original = r.original_dtype;
+  const DType compute = r.param_dtype.value_or(r.original_dtype);
+  d.forward.compute = compute;
+  const DType fallback = d.behaviour.reduces_in_original_dtype ? d.original : compute;
+  d.reduce = r.reduce_dtype.value_or(fallback);
+  d.forward.casts_inputs = r.cast_forward_inputs && r.param_dtype.has_value();
+  d.forward.output = r.output_dtype;
+  for (const DType t : {d.original, compute, d.reduce, r.output_dtype.value_or(compute)}) {
+    if (t == DType::kFp32 || t == DType::kBf16 || t == DType::kFp16) continue;
+    return InvalidArgument(fmt::format(
+        "dtype: {} is none of parameters and gradients; use fp32, bf16 or fp16", Name(t)));
+  }
+  return OkStatus();
+}
+
+Status DecideRanks(const PlanRequest& r, StepDecisions& d) {
+  if (r.replicate_size < 1 || r.world_size % r.replicate_size != 0) {
+    return InvalidArgument(
+        fmt::format("replicate: {} replicas, expected a number that divides the "
+                    "{} ranks",
+                    r.replicate_size, r.world_size));
+  }
+  if (r.reduce_input_buffers < 1) {
+    return InvalidArgument(
+        fmt::format("reduce-buffers: found {}, expected at least 1", r.reduce_input_buffers));
+  }
+  d.replicas = r.replicate_size;
+  d.shard_ranks = r.world_size / r.replicate_size;
+  d.reduce_inputs = r.reduce_input_buffers;
+  d.divide_factor = r.gradient_divide_factor;
+  d.force_sum = r.force_sum_reduction;
+  d.separate_reduce_group = r.separate_reduce_group;
+  d.offloads = r.cpu_offload;
+  return OkStatus();
+}
+
+void DecideMicroBatches(const MicroBatchRequest& r, StepDecisions& d) {
+  d.micro_batches = r.count;
+  d.before_last.reduces = r.reduce;
+  d.before_last.reshards = r.reshard_after_backward.value_or(true);
+  d.before_last.all_reduces = r.all_reduce;
+  d.before_last.is_last = r.last_backward;
+}
+
+// Operators as the op library names them: "aten.mm.default" is "mm", "aten.sum.dim_IntList" has its
+// overload.
+std::string OperatorName(std::string name) {
+  constexpr std::string_view kSpace = "aten.";
+  constexpr std::string_view kDefault = ".default";
+  if (name.starts_with(kSpace)) name.erase(0, kSpace.size());
+  if (name.ends_with(kDefault)) name.erase(name.size() - kDefault.size());
+  return name;
+}
+
+Status DecideCheckpoint(const ModelGraph& graph, const std::string& block_class,
+                        const CheckpointRequest& r, StepDecisions& d) {
+  ASSIGN_OR_RETURN(d.forward.checkpointed, CheckpointModules(graph, block_class, r));
+  d.forward.checkpoints_outside = r.outside_unit;
+  CheckpointRule& rule = d.forward.checkpoint;
+  rule.reentrant = r.reentrant;
+  rule.early_stop = r.early_stop;
+  rule.every_second_mm = r.save_every_second_matmul;
+  for (const std::string& name : r.save_ops) rule.kept.push_back(OperatorName(name));
+  return OkStatus();
+}
+
 StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
   StepDecisions d;
   ASSIGN_OR_RETURN(d.behaviour, BehaviourOf(r.torch));
-  ASSIGN_OR_RETURN(d.profile, FindProfile(r.kernel_profile));
-  d.original = r.original_dtype;
-  d.compute = r.param_dtype.value_or(r.original_dtype);
-  const DType fallback = d.behaviour.reduces_in_original_dtype ? d.original : d.compute;
-  d.reduce = r.reduce_dtype.value_or(fallback);
-  for (const DType t : {d.original, d.compute, d.reduce}) {
-    if (t != DType::kFp32 && t != DType::kBf16) {
-      return InvalidArgument(fmt::format(
-          "dtype: {} is not modelled yet for parameters and gradients; use fp32 or bf16", Name(t)));
-    }
-  }
+  ASSIGN_OR_RETURN(d.forward.profile, FindProfile(r.kernel_profile));
+  RETURN_IF_ERROR(DecideDTypes(r, d));
+  RETURN_IF_ERROR(DecideRanks(r, d));
+  DecideMicroBatches(r.micro_batches, d);
   ASSIGN_OR_RETURN(d.optimizer, DecideOptimizer(r));
-  ASSIGN_OR_RETURN(d.loss, Pick<pb::LossKind>("loss", r.loss,
-                                              {{"cross_entropy_fp32", pb::CROSS_ENTROPY_FP32},
-                                               {"cross_entropy", pb::CROSS_ENTROPY},
-                                               {"sum_fp32", pb::SUM_FP32}}));
-  ASSIGN_OR_RETURN(d.attention, DecideAttention(r, *d.profile, d.compute, graph));
-  d.world_size = r.world_size;
+  ASSIGN_OR_RETURN(d.loss,
+                   Pick<pb::LossKind>("loss", r.loss,
+                                      {{"cross_entropy_fp32", pb::CROSS_ENTROPY_FP32},
+                                       {"cross_entropy", pb::CROSS_ENTROPY},
+                                       {"sum_fp32", pb::SUM_FP32},
+                                       {"cross_entropy_in_model", pb::CROSS_ENTROPY_IN_MODEL}}));
+  ASSIGN_OR_RETURN(d.forward.attention,
+                   DecideAttention(r, *d.forward.profile, d.forward.compute, graph));
   if (!oplib::WorkspaceBytes("cublas", r.arch)) {
     return InvalidArgument(
         fmt::format("arch: \"{}\" is none; expected something like sm80 or sm100", r.arch));
@@ -154,23 +218,24 @@ Status CheckExtents(const ModelGraph& graph, const StepDecisions& d) {
     const Dims& q = graph.values[op.in[0]].shape;
     const double rows = static_cast<double>(q[0]) * static_cast<double>(q[1]);
     const double scores = rows * static_cast<double>(q[2]) * static_cast<double>(q[2]);
-    const std::string& kernel = op.backend.empty() ? d.attention.name : op.backend;
+    const std::string& kernel = op.backend.empty() ? d.forward.attention.name : op.backend;
     if (kernel == "math") RETURN_IF_ERROR(check(scores, "attention scores of " + where));
   }
   return OkStatus();
 }
 
-Status CheckUnitsRunOnce(const ModelGraph& graph, const std::vector<Unit>& units) {
+// A unit of several modules opens with the first of them and closes with the last.
+Status CheckUnitsRun(const ModelGraph& graph, const std::vector<Unit>& units) {
   std::vector<int> runs(graph.modules.size(), 0);
   for (const GraphItem& item : graph.items) {
     if (item.kind == GraphItem::Kind::kEnter) ++runs[item.index];
   }
   for (const Unit& unit : units) {
     for (int m : unit.modules) {
-      if (runs[m] == 1) continue;
+      if (runs[m] == 1 || (runs[m] > 1 && unit.modules.size() == 1)) continue;
       return InvalidArgument(fmt::format(
-          "wrap: module \"{}\" runs {} times in a forward; units that run other than once are not "
-          "modelled yet",
+          "wrap: module \"{}\" runs {} times in a forward; a module of a unit of several must run "
+          "once, and any other at least once",
           graph.modules[m].path, runs[m]));
     }
   }
@@ -205,9 +270,9 @@ Status CheckModel(const pb::Model& model, const ModelGraph& graph, const StepDec
 void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
                      const std::vector<WrapRequest>& calls, pb::Decisions& out) {
   out.set_torch(d.behaviour.torch);
-  out.set_kernel_profile(std::string(d.profile->name));
-  out.set_attention(d.attention.name);
-  out.set_attention_reason(d.attention.reason);
+  out.set_kernel_profile(std::string(d.forward.profile->name));
+  out.set_attention(d.forward.attention.name);
+  out.set_attention_reason(d.forward.attention.reason);
   out.set_wrap_policy(r.wrap_calls.empty() ? r.wrap : "explicit");
   for (const WrapRequest& call : calls) {
     pb::WrapCall& w = *out.add_wrap();
@@ -217,7 +282,7 @@ void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
     if (call.reshard_after_forward->ranks > 1) w.set_reshard_to(call.reshard_after_forward->ranks);
   }
   out.set_original_dtype(ToProto(d.original));
-  out.set_param_dtype(ToProto(d.compute));
+  out.set_param_dtype(ToProto(d.forward.compute));
   out.set_reduce_dtype(ToProto(d.reduce));
   out.set_optimizer(d.optimizer.kind);
   out.set_optimizer_impl(d.optimizer.impl);
@@ -253,19 +318,23 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) 
   RETURN_IF_ERROR(CheckSizes(request));
   ASSIGN_OR_RETURN(const ModelGraph graph,
                    BuildModelGraph(model, request.micro_batch, request.seq));
-  ASSIGN_OR_RETURN(const StepDecisions decisions, Decide(request, graph));
+  ASSIGN_OR_RETURN(StepDecisions decisions, Decide(request, graph));
   RETURN_IF_ERROR(CheckModel(model, graph, decisions));
   ASSIGN_OR_RETURN(const std::vector<WrapRequest> calls,
                    WrapCalls(graph, model.block_class(), request));
   ASSIGN_OR_RETURN(const std::vector<Unit> units, MakeUnits(graph, calls));
-  RETURN_IF_ERROR(CheckUnitsRunOnce(graph, units));
+  RETURN_IF_ERROR(CheckUnitsRun(graph, units));
+  ASSIGN_OR_RETURN(decisions.units,
+                   DecideUnits(graph, units, request, decisions.behaviour, decisions.shard_ranks));
+  RETURN_IF_ERROR(DecideCheckpoint(graph, model.block_class(), request.checkpoint, decisions));
+  ASSIGN_OR_RETURN(decisions.shard_dims, DecideShardDims(graph, request, decisions.shard_ranks));
   RETURN_IF_ERROR(CheckParametersAreUsed(graph));
   pb::Plan plan;
   FillHeader(model, graph, *plan.mutable_header());
   RecordDecisions(request, decisions, calls, *plan.mutable_decisions());
   plan.mutable_mesh()->set_world_size(request.world_size);
-  plan.mutable_mesh()->set_shard_size(request.world_size);
-  plan.mutable_mesh()->set_replicate_size(1);
+  plan.mutable_mesh()->set_shard_size(decisions.shard_ranks);
+  plan.mutable_mesh()->set_replicate_size(decisions.replicas);
   LowerStep(model, graph, units, decisions, plan);
   return plan;
 }

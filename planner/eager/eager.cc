@@ -14,31 +14,32 @@ Tensor Eager::NewRecord(TensorRecord record) {
   ++storages_[record.storage].references;
   int id;
   if (free_records_.empty()) {
-    id = static_cast<int>(records_.size());
-    records_.push_back(record);
+    id = static_cast<int>(tensors_.size());
+    tensors_.push_back(record);
   } else {
     id = free_records_.back();
     free_records_.pop_back();
-    records_[id] = record;
+    tensors_[id] = record;
   }
   return Tensor(this, id);
 }
 
 void Eager::Let(int id) {
-  TensorRecord& record = records_[id];
+  TensorRecord& record = tensors_[id];
   if (--record.references > 0) return;
   Storage& storage = storages_[record.storage];
   free_records_.push_back(id);
-  if (--storage.references == 0 && !storage.external) builder_.Free(storage.buffer);
+  if (--storage.references > 0 || storage.external || storage.buffer < 0) return;
+  builder_.Free(storage.buffer);
 }
 
 Tensor Eager::Empty(DType dtype, const Dims& shape, const Dims& strides) {
   const int64_t numel = Numel(shape);
-  const BufferId buffer = builder_.Allocate(numel * SizeOf(dtype), pb::TEMP, stream_);
   const bool logits = vocab_size_ > 0 && !shape.empty() && shape.back() == vocab_size_ &&
                       numel == vocab_size_ * tokens_;
-  if (logits || in_loss_) builder_.buffer(buffer).set_logits(true);
-  storages_.push_back({buffer, 0, false});
+  Storage& storage = storages_.emplace_back();
+  storage.logits = logits || in_loss_;
+  storage.bytes = numel * SizeOf(dtype);
   TensorRecord record;
   record.storage = static_cast<int>(storages_.size()) - 1;
   record.dtype = dtype;
@@ -48,7 +49,9 @@ Tensor Eager::Empty(DType dtype, const Dims& shape, const Dims& strides) {
 }
 
 Tensor Eager::External(BufferId buffer, DType dtype, const Dims& shape) {
-  storages_.push_back({buffer, 0, true});
+  Storage& storage = storages_.emplace_back();
+  storage.buffer = buffer;
+  storage.external = true;
   TensorRecord record;
   record.storage = static_cast<int>(storages_.size()) - 1;
   record.dtype = dtype;
@@ -74,7 +77,7 @@ Tensor Eager::View(const Tensor& base, const Dims& shape, const Dims& strides, i
 }
 
 void Eager::MakeLeaf(const Tensor& t, int parameter) {
-  TensorRecord& record = records_[t.id_];
+  TensorRecord& record = tensors_[t.id_];
   record.requires_grad = true;
   record.parameter = parameter;
   if (parameter >= static_cast<int>(leaves_.size())) leaves_.resize(parameter + 1);
@@ -84,8 +87,20 @@ bool Eager::IsSoleReference(const Tensor& t) const {
   return t->references == 1 && storages_[t->storage].references == 1;
 }
 
+// The memory of what a launch writes first.
+void Eager::Allocate(const Tensor& t) {
+  Storage& storage = storages_[t->storage];
+  storage.written_by = launches_;
+  if (storage.buffer >= 0) return;
+  const pb::Category category = IsRecomputing() ? pb::RECOMPUTE : pb::TEMP;
+  storage.buffer = builder_.Allocate(storage.bytes, category, stream_);
+  if (storage.logits) builder_.buffer(storage.buffer).set_logits(true);
+}
+
 void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*> in,
                    std::initializer_list<const Tensor*> out, const KernelAttr& attr) {
+  launched_ = StartLaunch(kernel, out);
+  if (!launched_) return;
   operand_specs_.clear();
   result_specs_.clear();
   in_buffers_.clear();
@@ -98,6 +113,7 @@ void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*>
   }
   for (const Tensor* t : out) {
     CHECK((*t)->offset == 0) << kernel << " writes into the middle of a buffer";
+    Allocate(*t);
     result_specs_.push_back({(*t)->dtype, (*t)->shape, (*t)->strides});
     out_buffers_.push_back(buffer(*t));
   }
@@ -107,6 +123,7 @@ void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*>
   if (scratch_bytes > 0) scratch = builder_.Allocate(scratch_bytes, pb::WORKSPACE, stream_);
   pb::Op& op = builder_.Issue(stream_, in_buffers_, out_buffers_);
   op.mutable_compute()->set_kernel(index);
+  if (IsRecomputing()) op.mutable_compute()->set_recompute(true);
   if (offsets) {
     for (const Tensor* t : in) op.add_in_offsets((*t)->offset);
   }
@@ -116,14 +133,15 @@ void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*>
 
 int Eager::Draw(int random) {
   if (random < 0) random = draws_++;
-  builder_.SetRandom(random);
+  if (launched_) builder_.SetRandom(random);
   return random;
 }
 
-std::vector<BufferId> Eager::LiveBuffers() const {
+std::vector<BufferId> Eager::LiveBuffers(int since) const {
   std::vector<BufferId> live;
-  for (const Storage& s : storages_) {
-    if (!s.external && s.references > 0) live.push_back(s.buffer);
+  for (size_t i = static_cast<size_t>(since); i < storages_.size(); ++i) {
+    const Storage& s = storages_[i];
+    if (!s.external && s.references > 0 && s.buffer >= 0) live.push_back(s.buffer);
   }
   return live;
 }
@@ -139,7 +157,7 @@ Node* Eager::Record(BackwardFunction backward, std::span<const Tensor* const> in
                     std::span<Tensor* const> out) {
   bool needed = false;
   for (const Tensor* t : in) needed |= (*t)->requires_grad;
-  if (!needed) return nullptr;
+  if (!needed || !records_) return nullptr;
   const int index = static_cast<int>(nodes_.size());
   Node& node = nodes_.emplace_back();
   node.backward = backward;
@@ -161,7 +179,7 @@ Node* Eager::Record(BackwardFunction backward, std::span<const Tensor* const> in
   node.gradients.resize(out.size());
   int position = 0;
   for (Tensor* t : out) {
-    TensorRecord& r = records_[t->id_];
+    TensorRecord& r = tensors_[t->id_];
     r.requires_grad = true;
     r.node = index;
     r.output = position++;
@@ -178,6 +196,7 @@ void PassThrough(Eager&, Node& node, std::span<Tensor> in, std::span<Tensor> out
 }  // namespace
 
 bool Eager::MarkPoint(std::span<Tensor*> values, int hook) {
+  if (!records_) return false;
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
   std::vector<Tensor> before;
@@ -205,11 +224,17 @@ void Eager::Backward(const Tensor& loss, GradientHooks& hooks) {
   Tensor seed = Empty(loss->dtype, loss->shape);
   Launch("ones_like", {&loss}, {&seed});
   nodes_[loss->node].gradients[loss->output] = seed;
-  for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) RunNode(i, hooks);
+  hooks_ = &hooks;
+  RunNodes(static_cast<int>(nodes_.size()) - 1, 0, hooks);
   builder_.SetModule(-1);
   hooks.AtEnd();
   nodes_.clear();
+  regions_.clear();
   for (LeafState& leaf : leaves_) leaf = {};
+}
+
+void Eager::RunNodes(int last, int first, GradientHooks& hooks) {
+  for (int i = last; i >= first; --i) RunNode(i, hooks);
 }
 
 void Eager::RunNode(int index, GradientHooks& hooks) {
@@ -221,27 +246,30 @@ void Eager::RunNode(int index, GradientHooks& hooks) {
   for (int hook : node.pre_hooks) hooks.BeforeNode(hook);
   if (node.hook >= 0) hooks.AtPoint(node.hook);
   builder_.SetModule(node.module);
+  if (!node.places.empty()) Unpack(node);
   std::vector<Tensor> out(node.edges.size());
   node.backward(*this, node, node.gradients, out);
   for (size_t i = 0; i < out.size(); ++i) {
-    if (out[i]) out[i] = FitGradient(node.edges[i], std::move(out[i]));
+    if (out[i]) out[i] = FitGradient(node.edges[i], std::move(out[i]), hooks);
   }
   node.gradients.clear();
-  node.saved.clear();
+  ReleaseNode(node);
   for (size_t i = 0; i < out.size(); ++i) {
     if (out[i] && node.edges[i].valid()) Deliver(node.edges[i], std::move(out[i]), hooks);
   }
 }
 
 // A gradient may be larger than its input (broadcast) or of another dtype (promotion).
-Tensor Eager::FitGradient(const Edge& edge, Tensor gradient) {
+Tensor Eager::FitGradient(const Edge& edge, Tensor gradient, const GradientHooks& hooks) {
   if (!(gradient.shape() == edge.shape)) {
     Tensor summed = ops::SumTo(*this, gradient, edge.shape);
     gradient = std::move(summed);
   }
-  const bool leaf_keeps = edge.parameter >= 0 && !cast_leaf_gradients_;
-  if (gradient.dtype() != edge.dtype && !leaf_keeps) {
-    Tensor cast = ops::CastGradient(*this, gradient, edge.dtype);
+  const DType kept = edge.parameter < 0
+                         ? edge.dtype
+                         : hooks.GradientDType(edge.parameter, gradient.dtype(), edge.dtype);
+  if (gradient.dtype() != kept) {
+    Tensor cast = ops::CastGradient(*this, gradient, kept);
     gradient = std::move(cast);
   }
   return gradient;
@@ -254,7 +282,9 @@ void Eager::Deliver(const Edge& edge, Tensor gradient, GradientHooks& hooks) {
     leaf.gradient = leaf.gradient ? AddGradients(std::move(leaf.gradient), std::move(gradient))
                                   : std::move(gradient);
     if (++leaf.arrived == leaf.uses) {
-      hooks.ParameterGradient(edge.parameter, std::move(leaf.gradient), leaf.uses > 1);
+      const bool summed = leaf.uses > 1;
+      leaf.uses = leaf.arrived = 0;
+      hooks.ParameterGradient(edge.parameter, std::move(leaf.gradient), summed);
     }
     return;
   }

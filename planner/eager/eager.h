@@ -9,7 +9,9 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +40,10 @@ struct Node {
   BackwardFunction backward = nullptr;
   std::vector<Edge> edges;  // one per input
   std::vector<Tensor> saved;
+  // In a checkpointed region nothing is saved: of each tensor, its place among those that the
+  // region's recomputation will save; -1 where there is none.
+  int region = -1;
+  std::vector<int> places;
   std::vector<Tensor> gradients;  // arrived so far, one slot per output
   Dims shape;                     // whatever the function needs to remember
   int64_t number = 0;
@@ -62,8 +68,18 @@ class GradientHooks {
   // The gradient of a parameter is complete; the receiver keeps or drops it. `summed` when several
   // uses of the parameter contributed: it waited in the engine until the last of them.
   virtual void ParameterGradient(int parameter, Tensor gradient, bool summed) = 0;
+  // The dtype in which the gradient of a parameter of `parameter_dtype` is kept.
+  virtual DType GradientDType(int parameter, DType made, DType parameter_dtype) const = 0;
   // All nodes have run; the seed of the backward is still alive.
   virtual void AtEnd() = 0;
+};
+
+// How a region of the forward is recomputed.
+struct CheckpointRule {
+  bool reentrant = false;
+  bool early_stop = true;
+  std::vector<std::string> kept;  // operators as the op library names PyTorch's: "mm"
+  bool every_second_mm = false;   // of "mm" keep the 1st, 3rd, ... result
 };
 
 class Eager {
@@ -83,6 +99,8 @@ class Eager {
   Tensor Empty(DType dtype, const Dims& shape, const Dims& strides = {});
   // A tensor on a buffer that this emulation neither allocates nor frees.
   Tensor External(BufferId buffer, DType dtype, const Dims& shape);
+  // Gives a tensor its memory, with the next op; launches do so for what they write.
+  void Allocate(const Tensor& t);
   // Moves an external tensor, and every view of it, to another buffer.
   void Rebind(const Tensor& t, BufferId buffer);
   Tensor View(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset);
@@ -98,6 +116,8 @@ class Eager {
 
   // The op launched last draws `random`, or numbers that no other op has drawn. Returns which.
   int Draw(int random = -1);
+  // Numbers of an earlier micro-batch are its own.
+  void ForgetDraws() { draws_ = 0; }
 
   // ---- autograd
   // Records a node if any input requires a gradient; returns null otherwise. The outputs then
@@ -106,6 +126,8 @@ class Eager {
                std::initializer_list<Tensor*> out);
   Node* Record(BackwardFunction backward, std::span<const Tensor* const> in,
                std::span<Tensor* const> out);
+  // What the node's backward needs. Entries may be empty.
+  void Save(Node& node, std::vector<Tensor> tensors);
   // A node that passes gradients of `values` through and calls AtPoint(hook) on the way. Values
   // that need no gradient are left alone; false when none does.
   bool MarkPoint(std::span<Tensor*> values, int hook);
@@ -113,26 +135,64 @@ class Eager {
   void HookGradient(const Tensor& value, int hook);
   // Runs the backward of `loss` with the hooks; the graph is gone afterwards.
   void Backward(const Tensor& loss, GradientHooks& hooks);
-  // Since torch 2.15 a leaf's gradient keeps the dtype autograd produced; before it was cast.
-  void set_cast_leaf_gradients(bool cast) { cast_leaf_gradients_ = cast; }
 
-  // Storages made by launches that are still alive, in order of creation.
-  std::vector<BufferId> LiveBuffers() const;
+  // ---- activation checkpointing (eager/checkpoint.cc)
+  // The operations of a region, as a function of the tensors that it is called with.
+  using Body = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
+  // Runs the body as torch.utils.checkpoint does: what autograd would save is not kept, and the
+  // body runs again when backward first asks for any of it. Regions do not nest.
+  std::vector<Tensor> Checkpoint(const CheckpointRule& rule, Body body, std::vector<Tensor> inputs);
+  // Whether a body is running again.
+  bool IsRecomputing() const { return replayed_ >= 0; }
+  // Whether the body that runs again has made all that backward needs, and should return.
+  bool MayStop() const;
+
+  // Storages made by launches that are still alive, in order of creation, from `since` on.
+  std::vector<BufferId> LiveBuffers(int since) const;
+  int storages() const { return static_cast<int>(storages_.size()); }
 
  private:
   friend class Tensor;
   struct Storage {
-    BufferId buffer = -1;
+    BufferId buffer = -1;  // -1 until a launch writes it
     int references = 0;
     bool external = false;
+    bool logits = false;
+    int64_t bytes = 0;
+    int64_t written_by = -1;  // launch
+  };
+  struct Region {
+    CheckpointRule rule;
+    Body body;
+    std::vector<Tensor> inputs;
+    int places = 0;  // tensors that its nodes would have saved
+    int nodes = 0;   // that would have saved any and have not run
+    int first_draw = 0;
+    int64_t launches = 0;         // of the forward, or of the recomputation so far
+    int64_t needed_launches = 0;  // before the last tensor is there
+    int mms = 0;
+    std::deque<std::vector<Tensor>> kept;  // results, in order of their launches
+    bool recomputed = false;
+    std::vector<Tensor> saved;  // by place
   };
 
   Tensor NewRecord(TensorRecord record);
-  void Hold(int id) { ++records_[id].references; }
+  void Hold(int id) { ++tensors_[id].references; }
   void Let(int id);
+  bool StartLaunch(std::string_view kernel, std::initializer_list<const Tensor*> out);
+  bool Keeps(Region& region, std::string_view kernel) const;
+  void TakeKept(Region& region, std::initializer_list<const Tensor*> out);
+  void Unpack(Node& node);
+  void Recompute(int region);
+  std::vector<Tensor> Replay(int region, const std::vector<Tensor>& inputs);
+  std::vector<Tensor> CheckpointReentrant(int region, const std::vector<Tensor>& inputs);
+  static void ReentrantBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out);
+  void ReleaseNode(Node& node);
+  void ForgetNodes(size_t from, bool ran);
+  void RunNodes(int last, int first, GradientHooks& hooks);
   void RunNode(int index, GradientHooks& hooks);
   void Deliver(const Edge& edge, Tensor gradient, GradientHooks& hooks);
-  Tensor FitGradient(const Edge& edge, Tensor gradient);
+  Tensor FitGradient(const Edge& edge, Tensor gradient, const GradientHooks& hooks);
   Tensor AddGradients(Tensor first, Tensor second);
 
   PlanBuilder& builder_;
@@ -141,11 +201,17 @@ class Eager {
   int64_t tokens_ = 0;
   bool in_loss_ = false;
   int draws_ = 0;
-  bool cast_leaf_gradients_ = false;
-  std::deque<TensorRecord> records_;  // stable: recipes hold references to shapes
+  bool records_ = true;    // as torch.is_grad_enabled()
+  bool launched_ = false;  // the last Launch put work on the stream
+  int64_t launches_ = 0;
+  int region_ = -1;                   // whose forward is running
+  int replayed_ = -1;                 // whose body is running again
+  GradientHooks* hooks_ = nullptr;    // of the backward that is running
+  std::deque<TensorRecord> tensors_;  // stable: recipes hold references to shapes
   std::vector<int> free_records_;
   std::vector<Storage> storages_;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;  // stable: a node that runs may record others
+  std::deque<Region> regions_;
   struct LeafState {
     int uses = 0;  // edges that lead to it
     int arrived = 0;
@@ -163,6 +229,6 @@ inline void Tensor::Hold() {
 inline void Tensor::reset() {
   if (Eager* eager = std::exchange(eager_, nullptr)) eager->Let(id_);
 }
-inline const TensorRecord& Tensor::record() const { return eager_->records_[id_]; }
+inline const TensorRecord& Tensor::record() const { return eager_->tensors_[id_]; }
 
 }  // namespace foreshard

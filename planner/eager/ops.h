@@ -64,6 +64,9 @@ Tensor FusedAttention(Eager& e, AttentionKernel kernel, const Tensor& q, const T
 // ---- losses
 Tensor LogSoftmax(Eager& e, const Tensor& x);  // [M, V]
 Tensor NllLoss(Eager& e, const Tensor& log_probs, const Tensor& labels);
+// Labels [B, T] for the next token of each, from the tokens themselves; the last counts for
+// nothing.
+Tensor ShiftLabels(Eager& e, const Tensor& labels);
 Tensor FusedCrossEntropy(Eager& e, const Tensor& logits, const Tensor& labels);
 
 // ---- for the engine

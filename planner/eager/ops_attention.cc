@@ -86,7 +86,7 @@ Tensor FusedAttention(Eager& e, AttentionKernel kernel, const Tensor& q, const T
   }
   const int random = dropout > 0 ? e.Draw() : -1;
   if (Node* node = e.Record(AttentionBackward, {&q, &k, &v}, {&out})) {
-    node->saved = std::move(saved);
+    e.Save(*node, std::move(saved));
     node->number = static_cast<int64_t>(kernel);
     node->scalar = attr.scale;
     node->dropout = dropout;

@@ -140,7 +140,7 @@ Tensor Activation(Eager& e, const char* kernel, BackwardFunction backward, bool 
                   const Tensor& x) {
   Tensor out = Like(e, x);
   e.Launch(kernel, {&x}, {&out});
-  if (Node* node = e.Record(backward, {&x}, {&out})) node->saved = {saves_result ? out : x};
+  if (Node* node = e.Record(backward, {&x}, {&out})) e.Save(*node, {saves_result ? out : x});
   return out;
 }
 
@@ -155,9 +155,7 @@ Tensor Add(Eager& e, const Tensor& a, const Tensor& b) {
 Tensor Mul(Eager& e, const Tensor& a, const Tensor& b) {
   Tensor out = Binary(e, "mul", a, b);
   if (Node* node = e.Record(MulBackward, {&a, &b}, {&out})) {
-    node->saved.resize(2);
-    if (b->requires_grad) node->saved[0] = a;
-    if (a->requires_grad) node->saved[1] = b;
+    e.Save(*node, {b->requires_grad ? a : Tensor(), a->requires_grad ? b : Tensor()});
   }
   return out;
 }
@@ -188,7 +186,7 @@ Tensor Neg(Eager& e, const Tensor& x) {
 Tensor Pow(Eager& e, const Tensor& x, double exponent) {
   Tensor out = Scalar(e, "pow_scalar", x, exponent);
   if (Node* node = e.Record(PowBackward, {&x}, {&out})) {
-    node->saved = {x};
+    e.Save(*node, {x});
     node->scalar = exponent;
   }
   return out;
@@ -197,7 +195,7 @@ Tensor Pow(Eager& e, const Tensor& x, double exponent) {
 Tensor Rsqrt(Eager& e, const Tensor& x) {
   Tensor out = Like(e, x);
   e.Launch("rsqrt", {&x}, {&out});
-  if (Node* node = e.Record(RsqrtBackward, {&x}, {&out})) node->saved = {out};
+  if (Node* node = e.Record(RsqrtBackward, {&x}, {&out})) e.Save(*node, {out});
   return out;
 }
 

@@ -87,9 +87,8 @@ Tensor Affine(Eager& e, const Tensor& x, const Tensor& weight, const Tensor& mat
                     : e.Record(LinearBackward, {&rows, &weight}, {&product});
   if (node) {
     node->flag = stored_in_out;
-    node->saved.resize(2);
-    if (weight->requires_grad) node->saved[0] = rows;
-    if (rows->requires_grad) node->saved[1] = weight;
+    e.Save(*node,
+           {weight->requires_grad ? rows : Tensor(), rows->requires_grad ? weight : Tensor()});
   }
   Dims shape = x.shape();
   shape.back() = features;
@@ -111,9 +110,7 @@ Tensor Bmm(Eager& e, const Tensor& a, const Tensor& b) {
   Tensor out = e.Empty(a.dtype(), {a.shape()[0], a.shape()[1], b.shape()[2]});
   e.Launch("bmm", {&a, &b}, {&out});
   if (Node* node = e.Record(BmmBackward, {&a, &b}, {&out})) {
-    node->saved.resize(2);
-    if (b->requires_grad) node->saved[0] = a;
-    if (a->requires_grad) node->saved[1] = b;
+    e.Save(*node, {b->requires_grad ? a : Tensor(), a->requires_grad ? b : Tensor()});
   }
   return out;
 }

@@ -91,7 +91,7 @@ Tensor Embedding(Eager& e, const Tensor& indices, const Tensor& weight) {
   shape.push_back(weight.shape()[1]);
   Tensor out = e.Empty(weight.dtype(), shape);
   e.Launch("embedding", {&weight, &indices}, {&out});
-  if (Node* node = e.Record(EmbeddingBackward, {&weight}, {&out})) node->saved = {indices};
+  if (Node* node = e.Record(EmbeddingBackward, {&weight}, {&out})) e.Save(*node, {indices});
   return out;
 }
 
@@ -107,7 +107,7 @@ Tensor LayerNorm(Eager& e, const Tensor& x, const Tensor& weight, const Tensor* 
   }
   Node* node = bias ? e.Record(LayerNormBackward, {&x, &weight, bias}, {&out})
                     : e.Record(LayerNormBackward, {&x, &weight}, {&out});
-  if (node) node->saved = {x, mean, rstd, weight};
+  if (node) e.Save(*node, {x, mean, rstd, weight});
   return out;
 }
 
@@ -116,14 +116,14 @@ Tensor FusedRmsNorm(Eager& e, const Tensor& x, const Tensor& weight, double eps)
   Tensor rstd = e.Empty(DType::kFp32, RowStatistics(x.shape()));
   e.Launch("rms_norm", {&x, &weight}, {&out, &rstd}, EpsAttr{eps});
   if (Node* node = e.Record(RmsNormBackward, {&x, &weight}, {&out}))
-    node->saved = {x, rstd, weight};
+    e.Save(*node, {x, rstd, weight});
   return out;
 }
 
 Tensor FusedRope(Eager& e, const Tensor& x, const Tensor& cos, const Tensor& sin) {
   Tensor out = e.Empty(x.dtype(), x.shape(), StridesLike(x.shape(), x->strides));
   e.Launch("rope", {&x, &cos, &sin}, {&out});
-  if (Node* node = e.Record(RopeBackward, {&x}, {&out})) node->saved = {cos, sin};
+  if (Node* node = e.Record(RopeBackward, {&x}, {&out})) e.Save(*node, {cos, sin});
   return out;
 }
 
@@ -133,7 +133,7 @@ Tensor FusedDropout(Eager& e, const Tensor& x, double p) {
   e.Launch("dropout", {&x}, {&out, &mask}, ScalarAttr{p});
   if (p > 0) e.Draw();
   if (Node* node = e.Record(DropoutBackward, {&x}, {&out})) {
-    node->saved = {mask};
+    e.Save(*node, {mask});
     node->scalar = p;
   }
   return out;
@@ -149,14 +149,14 @@ Tensor CompositeDropout(Eager& e, const Tensor& x, double p) {
 Tensor SafeSoftmax(Eager& e, const Tensor& x) {
   Tensor out = e.Empty(x.dtype(), x.shape());
   e.Launch("softmax", {&x}, {&out});
-  if (Node* node = e.Record(SoftmaxBackward, {&x}, {&out})) node->saved = {out};
+  if (Node* node = e.Record(SoftmaxBackward, {&x}, {&out})) e.Save(*node, {out});
   return out;
 }
 
 Tensor LogSoftmax(Eager& e, const Tensor& x) {
   Tensor out = e.Empty(x.dtype(), x.shape());
   e.Launch("log_softmax", {&x}, {&out});
-  if (Node* node = e.Record(LogSoftmaxBackward, {&x}, {&out})) node->saved = {out};
+  if (Node* node = e.Record(LogSoftmaxBackward, {&x}, {&out})) e.Save(*node, {out});
   return out;
 }
 
@@ -165,9 +165,19 @@ Tensor NllLoss(Eager& e, const Tensor& log_probs, const Tensor& labels) {
   Tensor total_weight = e.Empty(log_probs.dtype(), {});
   e.Launch("nll_loss", {&log_probs, &labels}, {&loss, &total_weight});
   if (Node* node = e.Record(NllLossBackward, {&log_probs}, {&loss})) {
-    node->saved = {log_probs, labels, total_weight};
+    e.Save(*node, {log_probs, labels, total_weight});
   }
   return loss;
+}
+
+Tensor ShiftLabels(Eager& e, const Tensor& labels) {
+  constexpr double kIgnored = -100;
+  const Dims& shape = labels.shape();
+  Tensor padded = e.Empty(labels.dtype(), {shape[0], shape[1] + 1});
+  e.Launch("pad_last", {&labels}, {&padded}, ScalarAttr{kIgnored});
+  Tensor shifted = Slice(e, padded, 1, 1, shape[1]);
+  padded.reset();
+  return Contiguous(e, shifted);
 }
 
 Tensor FusedCrossEntropy(Eager& e, const Tensor& logits, const Tensor& labels) {
@@ -175,7 +185,7 @@ Tensor FusedCrossEntropy(Eager& e, const Tensor& logits, const Tensor& labels) {
   Tensor logsumexp = e.Empty(DType::kFp32, {logits.shape()[0]});
   e.Launch("cross_entropy", {&logits, &labels}, {&loss, &logsumexp});
   if (Node* node = e.Record(CrossEntropyBackward, {&logits}, {&loss})) {
-    node->saved = {logits, labels, logsumexp};
+    e.Save(*node, {logits, labels, logsumexp});
   }
   return loss;
 }

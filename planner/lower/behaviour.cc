@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <cstdio>
+#include <iterator>
 
 namespace foreshard {
 namespace {
@@ -32,28 +33,52 @@ StatusOr<Version> ParseVersion(const std::string& text) {
   return v;
 }
 
-void Since215(Behaviour& b) {
-  b.drops_previous_gather_first = true;
-  b.last_gradient_survives_reduction = false;
-  b.reduces_in_original_dtype = true;
-  b.casts_leaf_gradients = false;
-}
+// Each row says only what changed against the row before.
+struct Profile {
+  Version since;
+  void (*change)(Behaviour&);
+};
+
+constexpr Profile kProfiles[] = {
+    {{2, 6}, [](Behaviour&) {}},
+    {{2, 8}, [](Behaviour& b) { b.root_may_reshard = true; }},
+    {{2, 13}, [](Behaviour& b) { b.refuses_shared_parameters = true; }},
+    {{2, 14},
+     [](Behaviour& b) {
+       b.alone_uses_collectives = false;
+       b.reshards_after_recompute = false;
+       b.unshards_in_recompute = true;
+       b.ends_with_unsharded_units = false;
+       b.recycles_only_to_reduce = false;
+     }},
+    {{2, 15},
+     [](Behaviour& b) {
+       b.drops_previous_gather_first = true;
+       b.last_gradient_survives_reduction = false;
+       b.reduces_in_original_dtype = true;
+       b.casts_leaf_gradients = false;
+       b.accumulates_apart = false;
+       b.waits_once_at_end = true;
+     }},
+};
 
 }  // namespace
 
 StatusOr<Behaviour> BehaviourOf(const std::string& version) {
   ASSIGN_OR_RETURN(const Version v, ParseVersion(version));
-  if (!(Version{2, 14} <= v)) {
+  const Version oldest = std::begin(kProfiles)->since;
+  if (!(oldest <= v)) {
     return InvalidArgument(fmt::format(
-        "torch: version {} is older than 2.14, the oldest that is modelled; use 2.14 or newer",
-        version));
+        "torch: version {} is older than {}.{}, the oldest that is modelled; use {}.{} or newer",
+        version, oldest.major, oldest.minor, oldest.major, oldest.minor));
   }
   Behaviour behaviour;
-  behaviour.torch = "2.14";
-  if (Version{2, 15} <= v) {
-    Since215(behaviour);
-    behaviour.torch = "2.15";
+  for (const Profile& profile : kProfiles) {
+    if (!(profile.since <= v)) break;
+    profile.change(behaviour);
+    behaviour.torch = fmt::format("{}.{}", profile.since.major, profile.since.minor);
   }
+  behaviour.newer_than_known = !(v <= std::prev(std::end(kProfiles))->since);
   return behaviour;
 }
 

@@ -3,65 +3,119 @@
 #include "planner/eager/ops.h"
 
 namespace foreshard {
+namespace {
+
+bool IsFloat(DType t) { return t == DType::kFp32 || t == DType::kBf16 || t == DType::kFp16; }
+
+}  // namespace
 
 ForwardPass::ForwardPass(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units,
-                         Fsdp2& fsdp, const KernelProfile& profile,
-                         const AttentionChoice& attention, DType compute)
+                         Fsdp2& fsdp, const ForwardChoices& choices)
     : eager_(eager),
       graph_(graph),
       units_(units),
       fsdp_(fsdp),
-      profile_(profile),
-      attention_(attention),
-      compute_(compute),
-      values_(graph.values.size()),
+      choices_(choices),
+      profile_(*choices.profile),
       first_of_(graph.modules.size(), kNone),
-      last_of_(graph.modules.size(), kNone) {
-  // A unit of several modules opens with the first and closes with the last that runs.
+      last_of_(graph.modules.size(), kNone),
+      checkpointed_(graph.modules.size(), false) {
+  std::vector<int> unit_of(graph.modules.size(), kNone);
   for (size_t u = 0; u < units.size(); ++u) {
-    int first = kNone;
-    int last = kNone;
-    for (const GraphItem& item : graph.items) {
-      if (item.kind != GraphItem::Kind::kEnter) continue;
-      for (int m : units[u].modules) {
-        if (item.index != m) continue;
-        if (first == kNone) first = m;
-        last = m;
-      }
-      if (units[u].modules.size() == 1 && first != kNone) break;
-    }
-    if (first != kNone) first_of_[first] = static_cast<int>(u);
-    if (last != kNone) last_of_[last] = static_cast<int>(u);
+    for (int m : units[u].modules) unit_of[m] = static_cast<int>(u);
   }
-}
-
-void ForwardPass::SetInputs(std::vector<Tensor> inputs) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    values_[graph_.inputs[i].value] = std::move(inputs[i]);
+  // A unit of several modules opens with the first and closes with the last that runs.
+  std::vector<int> first(units.size(), kNone);
+  std::vector<int> last(units.size(), kNone);
+  for (const GraphItem& item : graph.items) {
+    if (item.kind != GraphItem::Kind::kEnter || unit_of[item.index] == kNone) continue;
+    const int unit = unit_of[item.index];
+    if (first[unit] == kNone) first[unit] = item.index;
+    last[unit] = item.index;
   }
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (first[u] == kNone) continue;
+    first_of_[first[u]] = static_cast<int>(u);
+    last_of_[last[u]] = static_cast<int>(u);
+  }
+  for (int m : choices.checkpointed) checkpointed_[m] = true;
 }
 
 Tensor ForwardPass::Run() {
-  fsdp_.BeginForward();
-  for (const GraphItem& item : graph_.items) {
-    switch (item.kind) {
-      case GraphItem::Kind::kEnter:
-        Enter(item.index, item.values);
-        break;
-      case GraphItem::Kind::kExit:
-        Exit(item.index, item.values);
-        break;
-      case GraphItem::Kind::kOp:
-        Execute(graph_.ops[item.index]);
-        break;
-      case GraphItem::Kind::kDrop:
-        values_[item.index].reset();
-        break;
-    }
-  }
+  values_.assign(graph_.values.size(), Tensor());
+  for (size_t i = 0; i < inputs_.size(); ++i) values_[graph_.inputs[i].value] = inputs_[i];
+  RunItems(0, static_cast<int>(graph_.items.size()));
   Tensor output = values_[graph_.outputs[0]];
   values_.clear();
   return output;
+}
+
+// Items from `first` on, up to `last`.
+void ForwardPass::RunItems(int first, int last) {
+  for (int i = first; i < last && !eager_.MayStop(); ++i) {
+    const GraphItem& item = graph_.items[i];
+    const bool enters = item.kind == GraphItem::Kind::kEnter && checkpointed_[item.index];
+    if (!enters || in_region_) {
+      RunItem(item);
+      continue;
+    }
+    int exit = i;
+    while (graph_.items[exit].kind != GraphItem::Kind::kExit ||
+           graph_.items[exit].index != item.index) {
+      ++exit;
+    }
+    if (!choices_.checkpoints_outside) {
+      RunItem(item);
+      RunCheckpointed(i + 1, exit, i);
+      RunItem(graph_.items[exit]);
+    } else {
+      RunCheckpointed(i, exit + 1, i);
+    }
+    i = exit;
+  }
+}
+
+void ForwardPass::RunItem(const GraphItem& item) {
+  switch (item.kind) {
+    case GraphItem::Kind::kEnter:
+      return Enter(item.index, item.values);
+    case GraphItem::Kind::kExit:
+      return Exit(item.index, item.values);
+    case GraphItem::Kind::kOp:
+      return Execute(graph_.ops[item.index]);
+    case GraphItem::Kind::kDrop:
+      return values_[item.index].reset();
+  }
+}
+
+// The items of a module's forward, which run again in backward with what the module was called
+// with.
+void ForwardPass::RunCheckpointed(int first, int last, int module_enter) {
+  const std::vector<ValueId>& args = graph_.items[module_enter].values;
+  int exit = last - 1;
+  while (graph_.items[exit].kind != GraphItem::Kind::kExit ||
+         graph_.items[exit].index != graph_.items[module_enter].index) {
+    ++exit;
+  }
+  const std::vector<ValueId>& results = graph_.items[exit].values;
+  std::vector<Tensor> inputs;
+  for (ValueId v : args) inputs.push_back(values_[v]);
+  const auto body = [this, first, last, &args, &results](const std::vector<Tensor>& tensors) {
+    std::vector<Tensor> outer(graph_.values.size());
+    outer.swap(values_);
+    for (size_t i = 0; i < args.size(); ++i) values_[args[i]] = tensors[i];
+    in_region_ = true;
+    RunItems(first, last);
+    in_region_ = false;
+    std::vector<Tensor> out;
+    if (!eager_.MayStop()) {
+      for (ValueId v : results) out.push_back(values_[v]);
+    }
+    values_.swap(outer);
+    return out;
+  };
+  std::vector<Tensor> out = eager_.Checkpoint(choices_.checkpoint, body, std::move(inputs));
+  for (size_t i = 0; i < results.size(); ++i) values_[results[i]] = std::move(out[i]);
 }
 
 void ForwardPass::Enter(int module, const std::vector<ValueId>& args) {
@@ -69,21 +123,30 @@ void ForwardPass::Enter(int module, const std::vector<ValueId>& args) {
   if (unit == kNone) return;
   std::vector<Tensor*> pointers;
   for (ValueId v : args) pointers.push_back(&values_[v]);
-  fsdp_.BeforeForward(unit, pointers);
-  if (!units_[unit].is_root) return;
-  // Floating-point inputs of the model are cast to the compute dtype.
   eager_.builder().SetModule(module);
   for (Tensor* t : pointers) {
-    if ((*t)->dtype == DType::kFp32) *t = ops::Cast(eager_, *t, compute_);
+    if (choices_.casts_inputs && IsFloat((*t)->dtype)) *t = ops::Cast(eager_, *t, choices_.compute);
   }
+  fsdp_.BeforeForward(unit, pointers);
 }
 
 void ForwardPass::Exit(int module, const std::vector<ValueId>& results) {
-  const int unit = last_of_[module];
-  if (unit == kNone) return;
   std::vector<Tensor*> pointers;
   for (ValueId v : results) pointers.push_back(&values_[v]);
+  Tensor output;  // returned beside the loss
+  if (module == 0 && loss_) {
+    output = values_[results[0]];
+    values_[results[0]] = loss_(output);
+    pointers.push_back(&output);
+  }
+  const int unit = last_of_[module];
+  if (unit == kNone) return;
   fsdp_.AfterForward(unit, pointers);
+  if (!choices_.output) return;
+  eager_.builder().SetModule(module);
+  for (Tensor* t : pointers) {
+    if (IsFloat((*t)->dtype)) *t = ops::Cast(eager_, *t, *choices_.output);
+  }
 }
 
 Tensor ForwardPass::Norm(const GraphOp& op) {
@@ -100,7 +163,7 @@ Tensor ForwardPass::Norm(const GraphOp& op) {
 }
 
 Tensor ForwardPass::Attend(const GraphOp& op) {
-  auto run = attention_.run;
+  auto run = choices_.attention.run;
   if (op.backend == "math") run = profile_.math;
   if (op.backend == "flash") run = profile_.flash;
   return run(eager_, In(op, 0), In(op, 1), In(op, 2), op.causal, op.p);
@@ -163,7 +226,7 @@ void ForwardPass::Execute(const GraphOp& op) {
     case OpKind::kRotaryTables: {
       Tensor cos;
       Tensor sin;
-      recipes::RotaryTables(e, In(op, 0), inverse_frequencies_, compute_, &cos, &sin);
+      recipes::RotaryTables(e, In(op, 0), inverse_frequencies_, choices_.compute, &cos, &sin);
       set(0, std::move(cos));
       return set(1, std::move(sin));
     }

@@ -1,8 +1,14 @@
 // FSDP2's rules: what happens before and after the forward and the backward of a unit, and at the
-// end of the backward. The walk over the model (lower/step.h) calls these; autograd calls back
+// end of the backward. The walk over the model (lower/forward.h) calls these; autograd calls back
 // through GradientHooks. Sources and the order of events: docs/fsdp2.md.
+//
+//   fsdp2.cc         hooks: which unit is gathered, resharded and reduced when
+//   fsdp2_gather.cc  how a unit's parameters are gathered and given back
+//   fsdp2_reduce.cc  how its gradients are collected, reduced and accumulated
 #pragma once
 
+#include <deque>
+#include <optional>
 #include <vector>
 
 #include "planner/eager/eager.h"
@@ -12,7 +18,9 @@
 namespace foreshard {
 
 struct Streams {
-  StreamId compute, copy_in, gather, reduce;
+  StreamId compute = 0, copy_in = 0, gather = 0, reduce = 0;
+  StreamId all_reduce = kHost;  // with replicas
+  StreamId host = kHost;        // with offload
 };
 
 // What the rules need to know of the choices.
@@ -20,27 +28,55 @@ struct Sharding {
   Behaviour behaviour;
   Streams streams;
   int ranks = 1;  // in the shard group
-  int group = 0;
-  DType original, compute, reduce;
+  int replicas = 1;
+  int gather_group = 0;
+  int reduce_group = 0;     // the same ranks; another communicator if asked for
+  int replicate_group = 0;  // with replicas
+  DType original = DType::kFp32;
+  DType compute = DType::kFp32;
+  DType reduce = DType::kFp32;
+  int reduce_inputs = 1;  // that are kept at most
+  std::optional<double> divide_factor;
+  bool force_sum = false;
+  bool offloads = false;  // shards, gradients and optimizer state are the host's
+};
+
+// What has been decided for one unit.
+struct UnitRules {
+  int reshard_to = 0;  // ranks that keep the parameters between them after forward; 0 = all
+  int reshard_group = -1;
+  std::vector<int> forward_prefetch, backward_prefetch;  // units; empty = what the library does
+  bool gathers_in_backward = true;
+};
+
+// What is different from one micro-batch to another.
+struct BackwardRules {
+  bool reduces = true;
+  bool reshards = true;
+  bool all_reduces = true;
+  bool is_last = true;
 };
 
 class Fsdp2 : public GradientHooks {
  public:
   Fsdp2(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units,
-        std::vector<UnitLayout> layouts, const Sharding& sharding);
+        std::vector<UnitRules> rules, std::vector<UnitLayout> layouts, const Sharding& sharding);
 
   // The unsharded parameter, for kernels to read.
   const Tensor& parameter(int index) const { return parameters_[index]; }
-  // Sharded gradients that the backward left, per parameter index; consumed by the optimizer.
+  // Sharded gradients that the backward left; consumed by the optimizer. One for each unit, or with
+  // offload one for each parameter, on the host.
   struct Gradient {
     int unit;
     BufferId buffer;
+    int parameter = kNone;
   };
   const std::vector<Gradient>& gradients() const { return gradients_; }
   const std::vector<UnitLayout>& layouts() const { return layouts_; }
 
+  void BeginMicroBatch(const BackwardRules& rules) { backward_ = rules; }
+
   // ---- forward
-  void BeginForward();
   // `args` may be replaced by values that call back when backward reaches them.
   void BeforeForward(int unit, std::span<Tensor*> args);
   void AfterForward(int unit, std::span<Tensor* const> results);
@@ -49,55 +85,108 @@ class Fsdp2 : public GradientHooks {
   void BeforeNode(int unit) override;  // a gradient has reached the unit's output
   void AtPoint(int unit) override;     // ... and its inputs
   void ParameterGradient(int parameter, Tensor gradient, bool summed) override;
+  DType GradientDType(int parameter, DType made, DType parameter_dtype) const override;
   void AtEnd() override;
 
  private:
+  enum class Training { kIdle, kForward, kPreBackward, kPostBackward };
   struct UnitState {
-    std::vector<BufferId> unsharded;  // one per parameter; empty when sharded
-    bool pending = false;             // a gather was asked for and not copied out yet
-    BufferId gathered = -1;           // its output, which a group of one rank does without
+    std::vector<BufferId> unsharded;  // one per parameter, once the first gather has named them
+    bool is_unsharded = false;
+    std::vector<BufferId> slices;  // kept after forward, one per parameter
+    OpId slice_op = kNoOp;
+    bool pending = false;    // a gather was asked for and not copied out yet
+    BufferId gathered = -1;  // its output, which a group of one rank does without
     OpId gather_op = kNoOp;
-    std::vector<Tensor> gradients;  // per layout position
-    bool reshards_after_forward = true;
-    bool in_backward = false;         // its pre-backward has run
-    bool reduced = false;             // its post-backward has run
-    std::vector<int> forward_visits;  // positions in forward_order_
+    std::vector<Tensor> gradients;  // autograd's, per layout position
+    std::vector<Tensor>
+        accumulated;            // of earlier micro-batches, where the library keeps them apart
+    BufferId partial = -1;      // reduced, but not yet over the replicas
+    BufferId all_reduced = -1;  // held until the end of the backward
+    BufferId sharded_gradient = -1;
+    Training training = Training::kIdle;        // of the module
+    Training group_training = Training::kIdle;  // of its parameters
+    std::vector<int> forward_visits;            // positions in forward_order_
   };
-  bool IsUnsharded(const UnitState& s) const { return !s.unsharded.empty(); }
-  // One rank has all there is: it copies where others gather and reduce.
-  bool IsAlone() const { return sharding_.ranks == 1; }
+  struct ReduceInput {
+    BufferId buffer;
+    int segment;
+    OpId op;  // that reads it
+  };
 
-  void Gather(int unit, pb::AllGather::Reason reason);
-  BufferId Cast(std::span<const BufferId> shards, int64_t elems, StreamId stream);
-  BufferId NewUnsharded(int unit, const ShardedParameter& p);
-  void CopyOut(int unit, bool in_forward);
+  bool HasParameters(int unit) const { return !layouts_[unit].parameters.empty(); }
+  // One rank has all there is: it copies where others gather and reduce.
+  bool IsAlone() const {
+    return sharding_.ranks == 1 && !sharding_.behaviour.alone_uses_collectives;
+  }
+
+  // ---- hooks
+  void RootForward(int unit);
+  void PreForward(int unit, std::span<Tensor*> args);
+  void PrefetchBefore(int unit);
+  void Prefetch(const std::vector<int>& units, pb::AllGather::Reason reason);
+  void PostBackward(int unit);
+  void FinishUnit(int unit);
+  void FinishBackward();
+
+  // ---- gather
+  void Unshard(int unit, pb::AllGather::Reason reason);
+  void WaitForUnshard(int unit);
+  std::vector<BufferId> GatherSources(int unit, StreamId stream, std::vector<BufferId>& temporary);
+  BufferId Cast(std::span<const BufferId> shards, int64_t elems, DType from, StreamId stream);
+  BufferId ToDevice(const ShardedParameter& p, StreamId stream);
+  void NameUnsharded(int unit);
+  void CopyOut(int unit);
+  void JoinShards(int unit, std::span<const BufferId> gathered);
   void CopyLocally(int unit);
+  void KeepSlices(int unit);
+  void FreeUnsharded(int unit);
   void Reshard(int unit);
   void DropHeldGather();
-  void PrefetchBefore(int unit);
-  void PostBackward(int unit);
-  void Reduce(int unit);
-  OpId ReduceInto(BufferId output, int64_t elems);
-  void Finalize(int unit, BufferId output, int64_t elems);
-  void RecycleReduceInput();
+
+  // ---- reduce
+  void Accumulate(int unit);
+  void KeepAccumulated(int unit);
+  struct Collected;
+  Collected Collect(int unit);
+  void RecycleReduceInputs(size_t keep);
+  void Reduce(int unit, Collected collected);
+  void SplitGradients(int unit, Collected& collected);
+  void ReduceInto(BufferId output, int64_t elems);
+  void Divide(BufferId buffer, int64_t elems, double divisor, StreamId stream);
+  void AddReduced(BufferId to, BufferId from, int64_t elems);
+  void AllReduce(BufferId buffer, int64_t elems);
+  void Finalize(int unit, BufferId output, int64_t elems, StreamId stream);
+  struct Factors {
+    double before = 1;
+    double after = 1;
+    pb::ReduceScatter::Reduction scatter = pb::ReduceScatter::SUM;
+    double premultiply = 0;
+    pb::ReduceScatter::Reduction over_replicas = pb::ReduceScatter::SUM;
+  };
+  Factors ChooseFactors() const;
 
   Eager& eager_;
   PlanBuilder& builder_;
   const std::vector<Unit>& units_;
+  const std::vector<UnitRules> rules_;
   const std::vector<UnitLayout> layouts_;
   const Sharding sharding_;
+  const Factors factors_;
   std::vector<Tensor> parameters_;
   std::vector<std::pair<int, int>> place_;  // parameter -> unit, layout position
   std::vector<UnitState> states_;
   std::vector<int> forward_order_;  // units in the order their forwards ended
+  int forward_root_ = kNone;        // the unit whose forward holds all others
+  bool in_backward_ = false;
+  BackwardRules backward_;
 
   // The last gather output that was copied out in forward, freed at the next copy-out.
   BufferId held_gather_ = -1;
   OpId held_copy_out_ = kNoOp;
-  // The reduce-scatter input that is kept until the next reduction, one at most.
-  BufferId reduce_input_ = -1;
-  OpId reduce_op_ = kNoOp;
+  std::deque<ReduceInput> reduce_inputs_;  // kept, oldest first
   std::vector<Gradient> gradients_;
+  OpId to_host_op_ = kNoOp;  // the last copy that the host has to wait for
 };
 
 }  // namespace foreshard

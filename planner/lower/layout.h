@@ -9,13 +9,14 @@
 
 namespace foreshard {
 
-// One parameter of a unit, sharded along dim 0: every rank stores the same number of rows, the last
-// ranks' padded with zeros.
+// One parameter of a unit: every rank stores the same number of slices along a dimension, the first
+// if not asked otherwise, the last ranks' padded with zeros.
 struct ShardedParameter {
   int parameter = kNone;     // index in the graph
   int64_t numel = 0;         // unsharded
-  int64_t padded_numel = 0;  // ceil(rows / ranks) * row size
+  int64_t padded_numel = 0;  // ceil(slices / ranks) * size of one
   int64_t local_numel = 0;   // real elements on rank 0
+  int shard_dim = 0;
   bool frozen = false;
   BufferId shard = -1;
 };
@@ -27,12 +28,20 @@ struct UnitLayout {
   int64_t grad_padded_numel = 0;  // the part with a gradient
 };
 
-// Writes parameters, units and shards into the plan. `shard_stream` owns the resident memory.
-std::vector<UnitLayout> LayOut(const ModelGraph& graph, const std::vector<Unit>& units,
-                               int shard_ranks, DType original, StreamId shard_stream,
-                               PlanBuilder& builder);
+// How parameters are cut, and where the shards are.
+struct ShardingPlace {
+  int ranks = 1;  // in the shard group
+  DType original = DType::kFp32;
+  StreamId stream = 0;  // owns the resident memory
+  bool on_host = false;
+  std::vector<int> shard_dims;  // per parameter of the graph; empty = dim 0 of all
+};
 
-// Real elements of a parameter of `shape` on `rank` of `ranks`.
-int64_t LocalNumel(const Dims& shape, int ranks, int rank);
+// Writes parameters, units and shards into the plan.
+std::vector<UnitLayout> LayOut(const ModelGraph& graph, const std::vector<Unit>& units,
+                               const ShardingPlace& place, PlanBuilder& builder);
+
+// Real elements of a parameter of `shape` on `rank` of `ranks`, cut along `dim`.
+int64_t LocalNumel(const Dims& shape, int dim, int ranks, int rank);
 
 }  // namespace foreshard

@@ -93,7 +93,7 @@ class OptimizerLowering {
     const Dims& shape = graph_.parameters[p.parameter].shape;
     const BufferId id = builder_.Allocate(p.local_numel * SizeOf(original_), category, compute_);
     for (int rank = 1; rank < ranks_; ++rank) {
-      const int64_t numel = LocalNumel(shape, ranks_, rank);
+      const int64_t numel = LocalNumel(shape, p.shard_dim, ranks_, rank);
       if (numel == p.local_numel) continue;
       pb::RankBytes& fewer = *builder_.buffer(id).add_fewer();
       fewer.set_rank(rank);

@@ -76,6 +76,7 @@ void PlanBuilder::BeginSegment(std::string_view name) {
   segment_ = plan_.add_segments();
   segment_->set_name(std::string(name));
   for (auto& waits : pending_waits_) waits.clear();
+  for (int& writes : writes_) writes = std::min(writes, 1);
 }
 
 BufferId PlanBuilder::Allocate(int64_t bytes, pb::Category category, StreamId stream) {
@@ -92,6 +93,13 @@ BufferId PlanBuilder::Allocate(int64_t bytes, pb::Category category, StreamId st
   writes_.push_back(0);
   pending_allocs_.push_back(id);
   return id;
+}
+
+void PlanBuilder::Revive(BufferId b) {
+  CHECK(!alive_[b]) << "buffer " << b << " allocated twice";
+  alive_[b] = true;
+  writes_[b] = 0;
+  pending_allocs_.push_back(b);
 }
 
 BufferId PlanBuilder::AddResident(int64_t bytes, pb::Category category, StreamId stream) {
@@ -144,6 +152,7 @@ pb::Op& PlanBuilder::Issue(StreamId stream, std::span<const BufferId> in,
   if (unit_ >= 0) op.set_unit(unit_);
   if (module_ >= 0) op.set_module(module_);
   op.set_phase(phase_);
+  if (micro_batch_ > 0) op.set_micro_batch(micro_batch_);
   return op;
 }
 

@@ -60,6 +60,7 @@ class PlanBuilder {
 
   // Labels put on every op and buffer until changed; -1 = none.
   void SetPhase(pb::Phase phase) { phase_ = phase; }
+  void SetMicroBatch(int micro_batch) { micro_batch_ = micro_batch; }
   void SetUnit(int unit) { unit_ = unit, module_ = -1; }
   void SetModule(int module) {
     module_ = module;
@@ -74,6 +75,8 @@ class PlanBuilder {
 
   // A buffer that the next op allocates. Zero bytes are allowed: nothing is then allocated at all.
   BufferId Allocate(int64_t bytes, pb::Category category, StreamId stream);
+  // The next op allocates a buffer again that was freed: one tensor, whose memory comes and goes.
+  void Revive(BufferId b);
   // A buffer that lives from before the first program on.
   BufferId AddResident(int64_t bytes, pb::Category category, StreamId stream);
   pb::Buffer& buffer(BufferId b) { return *plan_.mutable_buffers(b); }
@@ -110,13 +113,14 @@ class PlanBuilder {
   pb::Plan& plan_;
   pb::Segment* segment_ = nullptr;
   pb::Phase phase_ = pb::PHASE_UNSPECIFIED;
+  int micro_batch_ = 0;
   int unit_ = -1;
   int module_ = -1;
   std::vector<int> module_units_;
   std::vector<BufferId> pending_allocs_;
   std::vector<bool> alive_;
   std::vector<bool> resident_;
-  std::vector<int> writes_;                       // since the allocation
+  std::vector<int> writes_;  // since the allocation; what a segment finds written counts once
   std::vector<std::vector<OpId>> pending_waits_;  // per stream
   std::unordered_map<std::string, int> kernels_;
   std::string key_;  // scratch

@@ -1,5 +1,8 @@
 #include "planner/lower/step.h"
 
+#include <map>
+#include <string>
+
 #include "planner/eager/ops.h"
 #include "planner/lower/facts.h"
 #include "planner/lower/forward.h"
@@ -28,50 +31,139 @@ class StepLowering {
 
   void Run() {
     AddTables();
-    std::vector<UnitLayout> layouts =
-        LayOut(graph_, units_, d_.world_size, d_.original, streams_.compute, builder_);
+    AddGroups();
+    const ShardingPlace place{d_.shard_ranks, d_.original, streams_.compute, d_.offloads,
+                              d_.shard_dims};
+    std::vector<UnitLayout> layouts = LayOut(graph_, units_, place, builder_);
+    FillUnits();
     AddInitialValues(model_, graph_, builder_.plan());
     Eager eager(builder_, streams_.compute);
-    eager.set_cast_leaf_gradients(d_.behaviour.casts_leaf_gradients);
     if (model_.vocab_size() > 0) {
       eager.MarkLogits(model_.vocab_size(), graph_.batch * graph_.seq);
     }
-    const Sharding sharding{d_.behaviour, streams_,   d_.world_size, 0,
-                            d_.original,  d_.compute, d_.reduce};
-    Fsdp2 fsdp(eager, graph_, units_, std::move(layouts), sharding);
-    ForwardPass forward(eager, graph_, units_, fsdp, *d_.profile, d_.attention, d_.compute);
+    Fsdp2 fsdp(eager, graph_, units_, rules_, std::move(layouts), ShardingOf());
+    ForwardPass forward(eager, graph_, units_, fsdp, d_.forward);
     const Tensor labels = AddInputs(eager, forward);
     AddWorkspace();
-
-    builder_.BeginSegment("step");
-    builder_.SetPhase(pb::FORWARD);
-    Tensor loss = Loss(eager, forward.Run(), labels);
-    for (BufferId b : eager.LiveBuffers()) builder_.buffer(b).set_category(pb::ACTIVATION);
-    builder_.SetPhase(pb::BACKWARD);
-    eager.Backward(loss, fsdp);
-    loss.reset();
-    AddOptimizer(d_.optimizer, d_.original, graph_, fsdp, streams_.compute, d_.world_size,
+    if (d_.loss == pb::CROSS_ENTROPY_IN_MODEL) {
+      forward.SetLoss([&](const Tensor& output) { return LossInModel(eager, output, labels); });
+    }
+    for (const Part& part : Parts()) LowerPart(part, eager, fsdp, forward, labels);
+    builder_.SetMicroBatch(0);
+    AddOptimizer(d_.optimizer, d_.original, graph_, fsdp, streams_.compute, d_.shard_ranks,
                  builder_);
     AddPrograms();
   }
 
  private:
+  // Micro-batches that are lowered once: a segment.
+  struct Part {
+    const char* segment;
+    int first;
+    int count;
+    BackwardRules rules;
+  };
+
+  // Micro-batches differ by what they find: the first finds no gradients. Where the last is told
+  // something else, it differs too.
+  std::vector<Part> Parts() const {
+    const int n = d_.micro_batches;
+    const BackwardRules& rules = d_.before_last;
+    if (n == 1) return {{"step", 0, 1, {}}};
+    const bool alike = rules.reduces && rules.reshards && rules.all_reduces && rules.is_last;
+    if (alike) return {{"first_micro_batch", 0, 1, {}}, {"next_micro_batch", 1, n - 1, {}}};
+    std::vector<Part> parts = {{"first_micro_batch", 0, 1, rules}};
+    if (n > 2) parts.push_back({"next_micro_batch", 1, n - 2, rules});
+    parts.push_back({"last_micro_batch", n - 1, 1, {}});
+    return parts;
+  }
+
+  void LowerPart(const Part& part, Eager& eager, Fsdp2& fsdp, ForwardPass& forward,
+                 const Tensor& labels) {
+    builder_.BeginSegment(part.segment);
+    builder_.SetMicroBatch(part.first);
+    builder_.SetPhase(pb::FORWARD);
+    fsdp.BeginMicroBatch(part.rules);
+    eager.ForgetDraws();
+    const int before = eager.storages();
+    Tensor loss = forward.Run();
+    if (d_.loss != pb::CROSS_ENTROPY_IN_MODEL) loss = Loss(eager, std::move(loss), labels);
+    builder_.plan().add_losses(eager.buffer(loss));
+    for (BufferId b : eager.LiveBuffers(before)) builder_.buffer(b).set_category(pb::ACTIVATION);
+    builder_.SetPhase(pb::BACKWARD);
+    eager.Backward(loss, fsdp);
+    loss.reset();
+  }
+
   void AddTables() {
     pb::Plan& plan = builder_.plan();
     streams_.compute = builder_.AddStream("compute", pb::Stream::COMPUTE);
     streams_.copy_in = builder_.AddStream("gather_copy_in", pb::Stream::GATHER_COPY_IN);
     streams_.gather = builder_.AddStream("gather", pb::Stream::GATHER);
     streams_.reduce = builder_.AddStream("reduce", pb::Stream::REDUCE);
-    pb::Group& group = *plan.add_groups();
-    group.set_name("shard");
-    group.set_size(d_.world_size);
-    group.set_stride(1);
+    if (d_.replicas > 1) {
+      streams_.all_reduce = builder_.AddStream("all_reduce", pb::Stream::ALL_REDUCE);
+    }
+    if (d_.offloads) streams_.host = builder_.AddStream("host", pb::Stream::HOST);
     for (const GraphModule& m : graph_.modules) {
       pb::ModuleInfo& info = *plan.add_modules();
       info.set_path(m.path);
       info.set_class_(m.class_name);
     }
     builder_.SetModuleUnits(UnitOfModules(graph_, units_));
+  }
+
+  int AddGroup(std::string name, int size, int stride) {
+    pb::Group& group = *builder_.plan().add_groups();
+    group.set_name(std::move(name));
+    group.set_size(size);
+    group.set_stride(stride);
+    return builder_.plan().groups_size() - 1;
+  }
+
+  void AddGroups() {
+    gather_group_ = reduce_group_ = AddGroup("shard", d_.shard_ranks, 1);
+    if (d_.separate_reduce_group) reduce_group_ = AddGroup("reduce", d_.shard_ranks, 1);
+    if (d_.replicas > 1) replicate_group_ = AddGroup("replicate", d_.replicas, d_.shard_ranks);
+    std::map<int, int> by_size;  // groups that units are resharded to
+    rules_ = d_.units;
+    for (UnitRules& rules : rules_) {
+      const int ranks = rules.reshard_to;
+      if (ranks <= 1) continue;
+      const auto [it, fresh] = by_size.try_emplace(ranks, 0);
+      if (fresh) it->second = AddGroup("shard_" + std::to_string(ranks), ranks, 1);
+      rules.reshard_group = it->second;
+    }
+  }
+
+  // What was decided for each unit that gathers anything.
+  void FillUnits() {
+    int row = 0;
+    for (size_t u = 0; u < units_.size(); ++u) {
+      if (units_[u].parameters.empty()) continue;
+      pb::Unit& unit = *builder_.plan().mutable_units(row++);
+      unit.set_reshard_after_forward(rules_[u].reshard_to != 1);
+      if (rules_[u].reshard_to > 1) unit.set_reshard_to(rules_[u].reshard_to);
+    }
+  }
+
+  Sharding ShardingOf() const {
+    Sharding s;
+    s.behaviour = d_.behaviour;
+    s.streams = streams_;
+    s.ranks = d_.shard_ranks;
+    s.replicas = d_.replicas;
+    s.gather_group = gather_group_;
+    s.reduce_group = reduce_group_;
+    s.replicate_group = replicate_group_;
+    s.original = d_.original;
+    s.compute = d_.forward.compute;
+    s.reduce = d_.reduce;
+    s.reduce_inputs = d_.reduce_inputs;
+    s.divide_factor = d_.divide_factor;
+    s.force_sum = d_.force_sum;
+    s.offloads = d_.offloads;
+    return s;
   }
 
   Tensor AddInput(Eager& eager, const std::string& name, const Dims& shape, DType dtype,
@@ -100,8 +192,11 @@ class StepLowering {
     forward.SetInputs(std::move(inputs));
     Tensor labels;
     if (d_.loss != pb::SUM_FP32) {
-      labels =
-          AddInput(eager, "labels", {graph_.batch * graph_.seq}, DType::kInt64, pb::Input::LABELS);
+      const bool in_model = d_.loss == pb::CROSS_ENTROPY_IN_MODEL;
+      const Dims rows{graph_.batch * graph_.seq};
+      const Dims sequences{graph_.batch, graph_.seq};
+      labels = AddInput(eager, "labels", in_model ? sequences : rows, DType::kInt64,
+                        in_model ? pb::Input::TOKENS : pb::Input::LABELS);
     }
     AddModuleBuffers(eager, forward);
     return labels;
@@ -127,7 +222,7 @@ class StepLowering {
 
   void AddWorkspace() {
     builder_.SetModule(-1);
-    if (!d_.profile->library_workspaces) return;
+    if (!d_.forward.profile->library_workspaces) return;
     const int64_t bytes = oplib::WorkspaceBytes("cublas", d_.arch).value();
     pb::Workspace& row = *builder_.plan().add_workspaces();
     row.set_library("cublas");
@@ -148,28 +243,41 @@ class StepLowering {
       Tensor rows = ops::Reshape(eager, output, {output.numel() / classes, classes});
       output.reset();
       if (d_.loss == pb::CROSS_ENTROPY_FP32) rows = ops::Cast(eager, rows, DType::kFp32);
-      loss = d_.profile->cross_entropy(eager, rows, labels);
+      loss = d_.forward.profile->cross_entropy(eager, rows, labels);
     }
     eager.set_in_loss(false);
-    builder_.plan().add_losses(eager.buffer(loss));
+    return loss;
+  }
+
+  // The same from the logits that the model is about to return, with labels as transformers' causal
+  // language models take them: shifted by one in the model.
+  Tensor LossInModel(Eager& eager, const Tensor& output, const Tensor& labels) {
+    eager.set_in_loss(true);
+    Tensor wide = ops::Cast(eager, output, DType::kFp32);
+    Tensor shifted = ops::ShiftLabels(eager, labels);
+    const int64_t classes = wide.shape().back();
+    Tensor rows = ops::Reshape(eager, wide, {wide.numel() / classes, classes});
+    Tensor targets = ops::Reshape(eager, shifted, {shifted.numel()});
+    Tensor loss = d_.forward.profile->cross_entropy(eager, rows, targets);
+    eager.set_in_loss(false);
     return loss;
   }
 
   void AddPrograms() {
-    const auto add = [&](const char* name, const std::vector<const char*>& segments) {
+    const auto add = [&](const char* name, bool is_first) {
       pb::Program& program = *builder_.plan().add_programs();
       program.set_name(name);
-      for (const char* segment : segments) {
-        for (int i = 0; i < builder_.plan().segments_size(); ++i) {
-          if (builder_.plan().segments(i).name() != segment) continue;
-          pb::SegmentUse& use = *program.add_uses();
-          use.set_segment(i);
-          use.set_repeat(1);
-        }
+      const std::vector<Part> parts = Parts();
+      for (int i = 0; i < builder_.plan().segments_size(); ++i) {
+        const std::string& segment = builder_.plan().segments(i).name();
+        if (segment == "optimizer_init" && !is_first) continue;
+        pb::SegmentUse& use = *program.add_uses();
+        use.set_segment(i);
+        use.set_repeat(i < static_cast<int>(parts.size()) ? parts[i].count : 1);
       }
     };
-    add("first", {"step", "optimizer_init", "optimizer"});
-    add("steady", {"step", "optimizer"});
+    add("first", true);
+    add("steady", false);
   }
 
   const pb::Model& model_;
@@ -177,7 +285,11 @@ class StepLowering {
   const std::vector<Unit>& units_;
   const StepDecisions& d_;
   PlanBuilder builder_;
-  Streams streams_{};
+  Streams streams_;
+  std::vector<UnitRules> rules_;
+  int gather_group_ = 0;
+  int reduce_group_ = 0;
+  int replicate_group_ = 0;
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include "planner/graph/model_graph.h"
 #include "planner/lower/behaviour.h"
+#include "planner/lower/forward.h"
+#include "planner/lower/fsdp2.h"
 #include "planner/lower/optimizer.h"
 #include "planner/lower/plan_builder.h"
 #include "planner/profiles/profile.h"
@@ -13,14 +15,22 @@ namespace foreshard {
 // What has been decided, ready to be lowered.
 struct StepDecisions {
   Behaviour behaviour;
-  const KernelProfile* profile = nullptr;
-  AttentionChoice attention;
+  ForwardChoices forward;  // its compute dtype is that of gathered parameters
   DType original = DType::kFp32;
-  DType compute = DType::kBf16;
   DType reduce = DType::kFp32;
   OptimizerChoice optimizer;
   pb::LossKind loss = pb::CROSS_ENTROPY_FP32;
-  int world_size = 1;
+  int shard_ranks = 1;
+  int replicas = 1;
+  std::vector<UnitRules> units;  // reshard groups are set as groups are made
+  std::vector<int> shard_dims;   // per parameter; empty = dim 0 of all
+  int micro_batches = 1;
+  BackwardRules before_last;  // what holds for all micro-batches but the last
+  int reduce_inputs = 1;
+  std::optional<double> divide_factor;
+  bool force_sum = false;
+  bool separate_reduce_group = false;
+  bool offloads = false;
   std::string arch;
 };
 

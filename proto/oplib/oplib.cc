@@ -57,6 +57,7 @@ constexpr KernelInfo kKernels[] = {
     {"copy", "clone", 1, 1, kMemory, Copies, NoFlops, kView, NoScratch},
     {"cat2", "cat", 2, 1, kMemory, Cat, NoFlops, kView, NoScratch},
     {"cat3", "cat", 3, 1, kMemory, Cat, NoFlops, kNone, NoScratch},
+    {"pad_last", "constant_pad_nd", 1, 1, kMemory, PadLast, NoFlops, kNone, NoScratch},
     {"slice_backward", "slice_backward", 1, 1, kMemory, SliceBackward, NoFlops, kNone, NoScratch},
     {"arange", "arange", 0, 1, kMemory, Fill, NoFlops, kNone, NoScratch},
     {"zeros", "zeros", 0, 1, kMemory, Fill, NoFlops, kNone, NoScratch},

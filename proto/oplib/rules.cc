@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -148,6 +149,17 @@ Status Cat(const pb::Kernel& k) {
   }
   Type expected = k.operands(0);
   expected.set_shape(expected.shape_size() - 1, total);
+  return WantShape(k.results(0), expected, "result");
+}
+
+Status PadLast(const pb::Kernel& k) {
+  RETURN_IF_ERROR(Want(k.attributes_case() == pb::Kernel::kScalar, "no scalar attribute"));
+  RETURN_IF_ERROR(Want(k.operands(0).shape_size() > 0, "operand has no dimension"));
+  RETURN_IF_ERROR(Want(k.operands(0).dtype() == k.results(0).dtype(), "padding changes the dtype"));
+  Type expected = k.operands(0);
+  if (k.results(0).shape_size() == expected.shape_size()) {
+    expected.set_shape(expected.shape_size() - 1, std::max(Last(k.results(0)), Last(expected)));
+  }
   return WantShape(k.results(0), expected, "result");
 }
 

@@ -140,8 +140,8 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
           op.reduce_scatter().group(),
           SizeOfElements(op.reduce_scatter().elems_in(), op.reduce_scatter().dtype()));
     case pb::Op::kAllReduce:  // a ring reduces and gathers
-      return 2.0 * CollectiveTime(op.all_reduce().group(), SizeOfElements(op.all_reduce().elems(),
-                                                                    op.all_reduce().dtype()));
+      return 2.0 * CollectiveTime(op.all_reduce().group(),
+                                  SizeOfElements(op.all_reduce().elems(), op.all_reduce().dtype()));
     case pb::Op::kDivide:
     case pb::Op::kAddReduced:
     case pb::Op::kKeepSlice:

@@ -26,8 +26,12 @@ class Hooks : public GradientHooks {
     calls.push_back((summed ? "summed parameter " : "parameter ") + std::to_string(parameter));
     gradients[parameter] = std::move(gradient);
   }
+  DType GradientDType(int, DType made, DType parameter_dtype) const override {
+    return casts ? parameter_dtype : made;
+  }
   void AtEnd() override { calls.push_back("end"); }
 
+  bool casts = false;
   std::vector<std::string> calls;
   std::map<int, Tensor> gradients;
 };
@@ -250,7 +254,7 @@ TEST_F(EagerTest, EveryTensorOfAStepIsFreedExactlyOnce) {
         std::find(plan_.resident().begin(), plan_.resident().end(), b) != plan_.resident().end();
     EXPECT_EQ(frees.contains(b) ? frees.at(b) : 0, resident ? 0 : 1) << b;
   }
-  EXPECT_TRUE(e_.LiveBuffers().empty());
+  EXPECT_TRUE(e_.LiveBuffers(0).empty());
 }
 
 TEST_F(EagerTest, ParametersUsedTwiceReportOneGradient) {
@@ -291,8 +295,8 @@ TEST_F(EagerTest, LeafGradientsAreCastOnlyWhenAsked) {
   for (const bool cast : {false, true}) {
     const Tensor x = Leaf(0, {4}, DType::kBf16);
     const Tensor wide = Leaf(1, {4}, DType::kFp32);
-    e_.set_cast_leaf_gradients(cast);
     Hooks hooks;
+    hooks.casts = cast;
     e_.Backward(ops::Mul(e_, x, wide), hooks);
     // The product is fp32, and so is the gradient of x before any cast.
     EXPECT_EQ(hooks.gradients[0].dtype(), cast ? DType::kBf16 : DType::kFp32);

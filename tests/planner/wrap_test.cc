@@ -244,13 +244,13 @@ TEST(WrapRefusal, CallsNameAModule) {
   EXPECT_THAT(Refusal(TreeModel({}), Calls({{}, {""}})), HasSubstr("a call names no module"));
 }
 
-TEST(WrapRefusal, UnitsRunOnceInAForward) {
+TEST(WrapRefusal, UnitsRunInAForwardAndThoseOfSeveralModulesOnce) {
   pb::Model model = TreeModel({.blocks = 2});
   // The second block is called where the first one was: layers.1 runs twice, layers.0 never.
   for (pb::Statement& s : *model.mutable_root()->mutable_forward()) {
     if (s.module() == "layers.0") s.set_module("layers.1");
   }
-  EXPECT_THAT(Refusal(model, Calls({{"layers.1"}, {""}})),
+  EXPECT_THAT(Refusal(model, Calls({{"layers.1", "norm"}, {""}})),
               HasSubstr("module \"layers.1\" runs 2 times in a forward"));
   EXPECT_THAT(Refusal(model, Calls({{"layers.0"}, {""}})),
               HasSubstr("module \"layers.0\" runs 0 times in a forward"));

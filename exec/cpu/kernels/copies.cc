@@ -43,6 +43,16 @@ void Cat(const KernelCall& call) {
   }
 }
 
+// The operand, and behind it in the last dimension a number.
+void PadLast(const KernelCall& call) {
+  const TensorView& x = call.in[0];
+  const TensorView& out = call.out[0];
+  const int last = out.dims - 1;
+  CopyTensor(x, Narrowed(out, last, 0, x.shape[last]));
+  FillTensor(call.attributes.scalar,
+             Narrowed(out, last, x.shape[last], out.shape[last] - x.shape[last]));
+}
+
 // Zeros with the gradient in the place of the slice.
 void SliceBackward(const KernelCall& call) {
   const TensorView& out = call.out[0];
@@ -81,10 +91,10 @@ void Zeros(const KernelCall& call) { FillTensor(0, call.out[0]); }
 void Ones(const KernelCall& call) { FillTensor(1, call.out[0]); }
 
 constexpr NamedKernel kRows[] = {
-    {"tril", Tril},      {"cast", Copy},   {"copy", Copy},
-    {"cat2", Cat},       {"cat3", Cat},    {"slice_backward", SliceBackward},
-    {"arange", Arange},  {"zeros", Zeros}, {"ones", Ones},
-    {"ones_like", Ones},
+    {"tril", Tril},      {"cast", Copy},        {"copy", Copy},
+    {"cat2", Cat},       {"cat3", Cat},         {"slice_backward", SliceBackward},
+    {"arange", Arange},  {"zeros", Zeros},      {"ones", Ones},
+    {"ones_like", Ones}, {"pad_last", PadLast},
 };
 
 }  // namespace

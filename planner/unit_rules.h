@@ -1,0 +1,27 @@
+// What a request says about single units and parameters, resolved against the model.
+#pragma once
+
+#include <vector>
+
+#include "planner/graph/model_graph.h"
+#include "planner/lower/behaviour.h"
+#include "planner/lower/fsdp2.h"
+#include "planner/plan.h"
+#include "planner/wrap.h"
+
+namespace foreshard {
+
+// One row for each unit: what becomes of it after forward, what it gathers ahead, whether backward
+// gathers it. kInvalidArgument for numbers of ranks that do not divide the shard group and for
+// modules that are no units.
+StatusOr<std::vector<UnitRules>> DecideUnits(const ModelGraph& graph,
+                                             const std::vector<Unit>& units,
+                                             const PlanRequest& request, const Behaviour& behaviour,
+                                             int shard_ranks);
+
+// Along which dimension each parameter is cut; empty when all are along the first. kInvalidArgument
+// when the ranks do not divide another dimension.
+StatusOr<std::vector<int>> DecideShardDims(const ModelGraph& graph, const PlanRequest& request,
+                                           int shard_ranks);
+
+}  // namespace foreshard
