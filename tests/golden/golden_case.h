@@ -24,11 +24,14 @@ StatusOr<json> ReadDocument(const std::filesystem::path& path);
 // True for runs of whole models ("spec"), false for small traces ("case").
 bool IsEndToEnd(const json& document);
 
-// What the case asks for that no PlanRequest can say, or "".
-std::string Unsupported(const json& document);
+// Why the record says nothing about a plan of ours, or "".
+std::string WhyNotCompared(const json& document);
 
-// The two inputs of MakePlan, from the case alone. REQUIRES: Unsupported(document) is "".
+// The two inputs of MakePlan, from the case alone. REQUIRES: WhyNotCompared(document) is "".
 StatusOr<pb::Model> ModelOf(const json& document);
 PlanRequest RequestOf(const json& document);
+
+// The rank that was recorded.
+int RankOf(const json& document);
 
 }  // namespace foreshard::golden

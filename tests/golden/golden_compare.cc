@@ -21,22 +21,79 @@ std::string Excerpt(const Lines& lines, size_t at) {
   return text;
 }
 
-Lines EventLines(const std::vector<Event>& events, bool collectives_only) {
+Lines EventLines(const std::vector<Event>& events) {
+  Lines lines;
+  for (const Event& event : events) lines.push_back(Line(event));
+  return lines;
+}
+
+Lines CollectiveLines(const std::vector<Event>& events) {
   Lines lines;
   for (const Event& event : events) {
-    const bool collective = event.kind == "all_gather" || event.kind == "reduce_scatter";
-    if (collective || !collectives_only) lines.push_back(Line(event));
+    const bool collective =
+        event.kind == "all_gather" || event.kind == "reduce_scatter" || event.kind == "all_reduce";
+    if (collective) lines.push_back(Line(event));
   }
   return lines;
 }
 
-// A gradient divide factor changes the operator that is sent and nothing else; a PlanRequest cannot
-// ask for one.
-void ForgetReductions(std::vector<Event>& events) {
-  for (Event& event : events) {
-    if (event.kind == "reduce_scatter") event.how = "any operator";
-  }
+Lines KindLines(const std::vector<Event>& events) {
+  Lines lines;
+  for (const Event& event : events) lines.push_back(KindLine(event));
+  return lines;
 }
+
+class RecordComparison {
+ public:
+  RecordComparison(const Record& recorded, const Record& planned)
+      : recorded_(recorded), planned_(planned) {}
+
+  Comparison Run(bool whole_model) {
+    Add("units", recorded_.units, planned_.units);
+    for (int i = 0; i < 3; ++i) {
+      if (recorded_.events[i].empty()) continue;  // not run, or as the one before
+      if (whole_model) {
+        Add(fmt::format("collectives of iteration {}", i), CollectiveLines(recorded_.events[i]),
+            CollectiveLines(planned_.events[i]));
+      } else {
+        Iteration(i);
+      }
+    }
+    if (whole_model) Kinds();
+    Add("saved activations", recorded_.saved, planned_.saved);
+    return std::move(result_);
+  }
+
+ private:
+  bool Add(std::string_view title, const Lines& recorded, const Lines& planned) {
+    std::string text = FirstDifference(title, recorded, planned);
+    if (text.empty()) return true;
+    result_.differences.push_back(std::move(text));
+    return false;
+  }
+
+  void Iteration(int i) {
+    const std::vector<Event>& recorded = recorded_.events[i];
+    const std::vector<Event>& planned = planned_.events[i];
+    const std::string title = fmt::format("events of iteration {}", i);
+    if (!Add(title, EventLines(recorded), EventLines(planned))) return;
+    Lines alive = AliveDifferences(title, recorded, planned);
+    std::move(alive.begin(), alive.end(), std::back_inserter(result_.differences));
+    if (i == 1) result_.info = MemoryInfo(recorded, planned);
+  }
+
+  void Kinds() {
+    if (!Add("kinds of events of iteration 1", KindLines(recorded_.kinds),
+             KindLines(planned_.kinds))) {
+      return;
+    }
+    result_.info = MemoryInfo(recorded_.kinds, planned_.kinds);
+  }
+
+  const Record& recorded_;
+  const Record& planned_;
+  Comparison result_;
+};
 
 }  // namespace
 
@@ -53,34 +110,17 @@ std::string FirstDifference(std::string_view title, const Lines& recorded, const
                      Excerpt(planned, at));
 }
 
-Lines Differences(const json& document, const pb::Plan& plan, const pb::Report& report) {
-  const bool whole = IsEndToEnd(document);
-  Record recorded = RecordOf(document);
-  Record planned = RecordOf(plan, whole);
-  if (!whole && document.at("case").contains("gradient_divide_factor")) {
-    for (Record* record : {&recorded, &planned}) {
-      for (std::vector<Event>& events : record->events) ForgetReductions(events);
-    }
-  }
-  Lines differences;
-  const auto add = [&](std::string_view title, const Lines& a, const Lines& b) {
-    if (std::string text = FirstDifference(title, a, b); !text.empty()) {
-      differences.push_back(std::move(text));
-    }
-  };
-  add("units", recorded.units, planned.units);
-  for (int i = 0; i < 2; ++i) {
-    add(fmt::format("collectives of iteration {}", i), EventLines(recorded.events[i], true),
-        EventLines(planned.events[i], true));
-    if (whole) continue;
-    add(fmt::format("events of iteration {}", i), EventLines(recorded.events[i], false),
-        EventLines(planned.events[i], false));
-  }
-  add("kinds of events of iteration 1", recorded.kinds, planned.kinds);
-  add("saved activations", recorded.saved, planned.saved);
-  const Lines memory = MemoryDifferences(document, plan, report);
-  differences.insert(differences.end(), memory.begin(), memory.end());
-  return differences;
+Comparison Compare(const json& document, const pb::Plan& plan, const pb::Report& report) {
+  PlanRecordOptions options;
+  options.rank = RankOf(document);
+  options.whole_model = IsEndToEnd(document);
+  options.has_recycle = !document.at("torch").get<std::string>().starts_with("2.6");
+  const Record recorded = RecordOf(document);
+  const Record planned = RecordOf(plan, options);
+  Comparison result = RecordComparison(recorded, planned).Run(options.whole_model);
+  Lines phases = PhaseDifferences(document, plan, planned, report);
+  std::move(phases.begin(), phases.end(), std::back_inserter(result.differences));
+  return result;
 }
 
 }  // namespace foreshard::golden

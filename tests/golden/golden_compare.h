@@ -11,14 +11,27 @@
 
 namespace foreshard::golden {
 
-// One text for each part that differs; none when the plan does what was recorded. May throw
-// nlohmann::json::exception for a file that is not of its schema.
-Lines Differences(const nlohmann::json& document, const pb::Plan& plan, const pb::Report& report);
+struct Comparison {
+  Lines differences;  // one text for each part that differs; none when the plan does what was
+                      // recorded
+  std::string info;   // how close the bytes that nobody promises to be equal are
+};
 
-// The memory part: managed peaks, what is alive at the ends of phases, and, where both sides peak
-// at the same place, what is alive there; for whole models the total peaks within 1 %.
-Lines MemoryDifferences(const nlohmann::json& document, const pb::Plan& plan,
-                        const pb::Report& report);
+// May throw nlohmann::json::exception for a file that is not of its schema.
+Comparison Compare(const nlohmann::json& document, const pb::Plan& plan, const pb::Report& report);
+
+// The memory of phases: managed peaks, what is alive at the ends, and, where both sides peak at the
+// same place, what is alive there; total peaks within a tolerance. `planned` has the plan's events.
+Lines PhaseDifferences(const nlohmann::json& document, const pb::Plan& plan, const Record& planned,
+                       const pb::Report& report);
+
+// What is alive at each event. REQUIRES: both lists have the same events.
+Lines AliveDifferences(std::string_view title, const std::vector<Event>& recorded,
+                       const std::vector<Event>& planned);
+
+// Total bytes at the events of both lists, which are the same: in how many they are equal, and how
+// far they are apart in the worst.
+std::string MemoryInfo(const std::vector<Event>& recorded, const std::vector<Event>& planned);
 
 // The first line in which two lists differ, with a few lines around it; "" when they are equal.
 std::string FirstDifference(std::string_view title, const Lines& recorded, const Lines& planned);

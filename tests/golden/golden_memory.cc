@@ -2,33 +2,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <map>
 #include <optional>
-#include <set>
+#include <string>
 
 #include "tests/golden/golden_case.h"
 #include "tests/golden/golden_compare.h"
+#include "tests/golden/plan_events.h"
 
 namespace foreshard::golden {
 namespace {
 
 // Reference-count bytes of the traces leave out what only an allocator sees, and inputs; a peak may
 // then lie at another allocation.
-constexpr double kPeakTolerance = 0.01;
+constexpr double kWholeTolerance = 0.01;
+// Backward's and the optimizer's temporaries are our reading of operators' sources; a small model
+// has few of them, so that one too many is a large share. One is allowed.
+constexpr double kSmallTolerance = 0.03;
 
 using Bytes = std::map<std::string, int64_t>;  // by category
-
-bool IsManaged(const std::string& category) {
-  static const std::set<std::string> kOthers = {"activation", "temp",          "recompute",
-                                                "input",      "module_buffer", "workspace"};
-  return !kOthers.contains(category);
-}
-
-bool IsRecorded(const std::string& category) {
-  return category != "input" && category != "module_buffer" && category != "workspace";
-}
 
 Bytes RecordedBytes(const json& by_category) {
   Bytes bytes;
@@ -42,11 +35,27 @@ template <typename Categories>
 Bytes ReportedBytes(const Categories& categories) {
   Bytes bytes;
   for (const pb::CategoryBytes& c : categories) {
-    std::string name = pb::Category_Name(c.category());
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char letter) { return std::tolower(letter); });
-    if (c.bytes() != 0) bytes[name] += c.bytes();
+    if (c.bytes() != 0) bytes[CategoryText(c.category())] += c.bytes();
   }
+  return bytes;
+}
+
+int64_t Total(const Bytes& bytes) {
+  int64_t total = 0;
+  for (const auto& [category, count] : bytes) {
+    if (IsRecorded(category)) total += count;
+  }
+  return total;
+}
+
+// The recorder takes the copies of gradients that a reduction along another dimension than the
+// first makes for outputs of the reduction: it files whatever is allocated there so. Plans call
+// them what they are.
+Bytes WithoutCopiesOfGradients(Bytes bytes) {
+  const auto output = bytes.find("rs_output");
+  if (output == bytes.end()) return bytes;
+  bytes["unsharded_grad"] += output->second;
+  bytes.erase(output);
   return bytes;
 }
 
@@ -58,91 +67,95 @@ Lines ManagedLines(const Bytes& bytes) {
   return lines;
 }
 
-const pb::PhaseMemory* FindPhase(const pb::Report& report, int iteration, const std::string& name) {
+// Absent and null are outside micro-batches.
+int MicroBatchOf(const json& phase) {
+  return phase.contains("mb") && !phase["mb"].is_null() ? phase["mb"].get<int>() : 0;
+}
+
+// The phase that the record speaks of. Clipping and what follows are outside micro-batches.
+const pb::PhaseMemory* FindPhase(const pb::Report& report, const json& recorded) {
+  const std::string name = recorded.at("ph");
+  const bool in_micro_batch = name == "fwd" || name == "bwd";
   for (const pb::PhaseMemory& phase : report.phases()) {
-    if (phase.program() == (iteration == 0 ? "first" : "steady") &&
-        PhaseName(phase.phase()) == name) {
-      return &phase;
-    }
+    if (phase.program() != (recorded.at("it") == 0 ? "first" : "steady")) continue;
+    if (PhaseText(phase.phase()) != name) continue;
+    if (in_micro_batch && phase.micro_batch() != MicroBatchOf(recorded)) continue;
+    return &phase;
   }
   return nullptr;
 }
 
-// Kind and unit of the last event that plans have too, at or before the op; "" when there is none.
-std::string EventAt(const pb::Plan& plan, const pb::OpRef& at) {
-  std::string last;
+// Position of an op among all that its program issues.
+int64_t PositionOf(const pb::Plan& plan, const pb::OpRef& at) {
   for (const pb::Program& program : plan.programs()) {
     if (program.name() != at.program()) continue;
+    int64_t position = 0;
     for (const pb::SegmentUse& use : program.uses()) {
       const pb::Segment& segment = plan.segments(use.segment());
-      for (int repetition = 0; repetition < use.repeat(); ++repetition) {
-        for (int op = 0; op < segment.ops_size(); ++op) {
-          const Event event = EventOf(plan, segment.ops(op));
-          if (!event.kind.empty()) last = event.kind + " " + event.unit;
-          if (segment.name() == at.segment() && repetition == at.repetition() && op == at.op()) {
-            return last;
-          }
-        }
+      if (segment.name() == at.segment()) {
+        return position + static_cast<int64_t>(at.repetition()) * segment.ops_size() + at.op();
       }
+      position += static_cast<int64_t>(use.repeat()) * segment.ops_size();
     }
   }
-  return "";
+  return -1;
 }
 
-std::string LastModelled(const std::vector<std::pair<std::string, std::string>>& events,
-                         size_t at) {
-  for (size_t i = at + 1; i > 0; --i) {
-    const auto& [kind, unit] = events[i - 1];
-    if (IsModelled(kind)) return kind + " " + unit;
+// Kind and unit of the last event at or before the op; "" when there is none.
+std::string EventAt(const pb::Plan& plan, const Record& planned, const pb::OpRef& at) {
+  const int64_t position = PositionOf(plan, at);
+  std::string last;
+  for (const Event& event : planned.events[at.program() == "first" ? 0 : 1]) {
+    if (event.position > position) break;
+    last = event.kind + " " + event.unit;
   }
-  return "";
+  return last;
 }
-
-std::string UnitOf(const json& unit) { return unit.is_null() ? "" : unit.get<std::string>(); }
 
 // The same of the recorded total peak; nothing for a peak at the phase's start.
 std::optional<std::string> RecordedEventAt(const json& document, const json& phase) {
-  std::vector<std::pair<std::string, std::string>> events;
-  std::optional<size_t> at;
-  if (!IsEndToEnd(document)) {
-    if (phase.at("peak_after_event").is_null()) return std::nullopt;
-    for (const json& e : document.at("events")) {
-      if (e.at("i") == phase["peak_after_event"]) at = events.size();
-      events.emplace_back(e.at("k"), e.value("unit", ""));
-    }
-  } else {
-    const json& peak = phase.at("peak_at");
-    const std::string name = phase.at("ph");
-    if (peak.is_null()) return std::nullopt;
-    for (const json& row : document.at("memory").at("events_it1")) {
-      const bool same_phase = row.at(2).get<std::string>().starts_with(name);
-      if (!at && same_phase && row.at(0) == peak.at("after") && row.at(1) == peak.at("unit")) {
-        at = events.size();
-      }
-      events.emplace_back(row.at(0), UnitOf(row.at(1)));
-    }
+  if (phase.at("peak_after_event").is_null()) return std::nullopt;
+  std::string last;
+  for (const json& e : document.at("events")) {
+    if (e.at("i") > phase["peak_after_event"]) return last;
+    if (IsModelled(e.at("k"))) last = e["k"].get<std::string>() + " " + e.value("unit", "");
   }
-  if (!at) return std::nullopt;
-  return LastModelled(events, *at);
+  return last;
+}
+
+std::optional<std::string> WholeRecordedEventAt(const json& document, const json& phase) {
+  const json& peak = phase.at("peak_at");
+  if (peak.is_null()) return std::nullopt;
+  std::string name = phase.at("ph");
+  if (name == "fwd" || name == "bwd") name += std::to_string(MicroBatchOf(phase));
+  std::string last;
+  for (const json& row : document.at("memory").at("events_it1")) {
+    const std::string unit = row.at(1).is_null() ? "" : row[1].get<std::string>();
+    if (IsModelled(row.at(0))) last = row[0].get<std::string>() + " " + unit;
+    if (row.at(2) == name && row[0] == peak.at("after") && row[1] == peak.at("unit")) return last;
+  }
+  return std::nullopt;
 }
 
 class PhaseComparison {
  public:
   PhaseComparison(const json& document, const json& recorded, const pb::Plan& plan,
-                  const pb::PhaseMemory& reported)
+                  const Record& planned, const pb::PhaseMemory& reported)
       : document_(document),
         recorded_(recorded),
         plan_(plan),
+        planned_(planned),
         reported_(reported),
-        title_(fmt::format("iteration {} {}", recorded.at("it").get<int>(),
-                           recorded.at("ph").get<std::string>())) {}
+        whole_(IsEndToEnd(document)),
+        title_(fmt::format("iteration {} {}{}", recorded.at("it").get<int>(),
+                           recorded.at("ph").get<std::string>(), MicroBatchOf(recorded))) {}
 
   Lines Run() {
     Managed();
     Add("managed categories at the end", RecordedBytes(recorded_.at("end_by_category")),
         ReportedBytes(reported_.end_by_category()));
     AtPeak();
-    if (IsEndToEnd(document_)) Total();
+    Peak();
     return std::move(differences_);
   }
 
@@ -164,26 +177,21 @@ class PhaseComparison {
   }
 
   void AtPeak() {
-    const std::optional<std::string> expected = RecordedEventAt(document_, recorded_);
+    const std::optional<std::string> expected =
+        whole_ ? WholeRecordedEventAt(document_, recorded_) : RecordedEventAt(document_, recorded_);
     if (!expected || !reported_.has_peak_at()) return;
-    if (*expected != EventAt(plan_, reported_.peak_at())) return;
+    if (*expected != EventAt(plan_, planned_, reported_.peak_at())) return;
     Add("managed categories at the peak, after " + *expected,
         RecordedBytes(recorded_.at("peak_by_category")),
         ReportedBytes(reported_.peak_by_category()));
   }
 
-  void Total() {
-    const std::string phase = recorded_.at("ph");
-    if (phase != "fwd" && phase != "bwd") return;
-    int64_t total = 0;
-    for (const auto& [category, bytes] : ReportedBytes(reported_.peak_by_category())) {
-      if (IsRecorded(category)) total += bytes;
-    }
+  void Peak() {
+    const int64_t total = Total(ReportedBytes(reported_.peak_by_category()));
     const int64_t expected = recorded_.at("peak");
-    if (static_cast<double>(std::abs(total - expected)) <=
-        kPeakTolerance * static_cast<double>(expected)) {
-      return;
-    }
+    double allowed = (whole_ ? kWholeTolerance : kSmallTolerance) * static_cast<double>(expected);
+    if (!whole_) allowed = std::max(allowed, static_cast<double>(LargestTemporary()));
+    if (static_cast<double>(std::abs(total - expected)) <= allowed) return;
     differences_.push_back(
         fmt::format("{}: total peak recorded {} {}, planned {} {} ({:+.2f} %), planned at {}",
                     title_, expected, recorded_.at("peak_by_category").dump(), total,
@@ -192,7 +200,19 @@ class PhaseComparison {
                     Where(reported_.peak_at())));
   }
 
-  void Add(const std::string& what, const Bytes& recorded, const Bytes& reported) {
+  int64_t LargestTemporary() const {
+    int64_t largest = 0;
+    for (const pb::Buffer& buffer : plan_.buffers()) {
+      if (buffer.category() == pb::TEMP) largest = std::max(largest, buffer.bytes());
+    }
+    return largest;
+  }
+
+  void Add(const std::string& what, Bytes recorded, Bytes reported) {
+    if (!whole_ && document_.at("case").value("shard_dim1", false)) {
+      recorded = WithoutCopiesOfGradients(std::move(recorded));
+      reported = WithoutCopiesOfGradients(std::move(reported));
+    }
     std::string text =
         FirstDifference(title_ + ": " + what, ManagedLines(recorded), ManagedLines(reported));
     if (!text.empty()) differences_.push_back(std::move(text));
@@ -200,31 +220,32 @@ class PhaseComparison {
 
   std::string Where(const pb::OpRef& at) const {
     return fmt::format("op {} {} {} of unit \"{}\", module \"{}\", after {}", at.op(), at.kind(),
-                       at.kernel(), at.unit(), at.module(), EventAt(plan_, at));
+                       at.kernel(), at.unit(), at.module(), EventAt(plan_, planned_, at));
   }
 
   const json& document_;
   const json& recorded_;
   const pb::Plan& plan_;
+  const Record& planned_;
   const pb::PhaseMemory& reported_;
+  bool whole_;
   std::string title_;
   Lines differences_;
 };
 
 }  // namespace
 
-Lines MemoryDifferences(const json& document, const pb::Plan& plan, const pb::Report& report) {
+Lines PhaseDifferences(const json& document, const pb::Plan& plan, const Record& planned,
+                       const pb::Report& report) {
   Lines differences;
   for (const json& phase : document.at("memory").at("phases")) {
-    const int iteration = phase.at("it");
-    const std::string name = phase.at("ph");
-    if (iteration > 1) continue;
-    const pb::PhaseMemory* reported = FindPhase(report, iteration, name);
+    const pb::PhaseMemory* reported = FindPhase(report, phase);
     if (!reported) {
-      differences.push_back(fmt::format("iteration {} {}: the report lacks it", iteration, name));
+      differences.push_back(fmt::format("the report lacks the phase {} of iteration {}",
+                                        phase.at("ph").dump(), phase.at("it").dump()));
       continue;
     }
-    const Lines found = PhaseComparison(document, phase, plan, *reported).Run();
+    const Lines found = PhaseComparison(document, phase, plan, planned, *reported).Run();
     differences.insert(differences.end(), found.begin(), found.end());
   }
   return differences;

@@ -10,9 +10,12 @@
 
 namespace foreshard::golden {
 
+std::string KindLine(const Event& e) {
+  return fmt::format("{}{} {} {}", e.phase, e.micro_batch, e.kind, e.unit);
+}
+
 std::string Line(const Event& e) {
-  std::string line =
-      fmt::format("{} {} {}: {} -> {}", e.phase, e.kind, e.unit, e.elems_in, e.elems_out);
+  std::string line = fmt::format("{}: {} -> {}", KindLine(e), e.elems_in, e.elems_out);
   if (!e.from.empty()) line += fmt::format(" {} to", e.from);
   if (!e.dtype.empty()) line += " " + e.dtype;
   if (e.group != 0) line += fmt::format(" x{}", e.group);
@@ -20,13 +23,20 @@ std::string Line(const Event& e) {
   return line;
 }
 
-std::string KindLine(const Event& e) { return fmt::format("{} {} {}", e.phase, e.kind, e.unit); }
-
 bool IsModelled(const std::string& kind) {
-  constexpr std::array<std::string_view, 7> kKinds = {
-      "cast_shard", "all_gather",     "copy_out",     "reshard",
-      "rs_copy_in", "reduce_scatter", "grad_finalize"};
+  constexpr std::array<std::string_view, 10> kKinds = {
+      "cast_shard",     "all_gather", "copy_out",      "reshard",    "rs_copy_in",
+      "reduce_scatter", "all_reduce", "grad_finalize", "rs_recycle", "recompute"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
+}
+
+bool IsRecorded(const std::string& category) {
+  return category != "input" && category != "module_buffer" && category != "workspace";
+}
+
+bool IsManaged(const std::string& category) {
+  return IsRecorded(category) && category != "activation" && category != "temp" &&
+         category != "recompute";
 }
 
 LayerIndex FindLayer(std::string_view path) {
@@ -40,14 +50,16 @@ LayerIndex FindLayer(std::string_view path) {
 }
 
 std::string Line(const UnitLine& unit) {
-  return fmt::format("unit {}: numel {}, shard {}, gathered {}", unit.name, unit.numel,
-                     unit.padded_shard_numel, unit.gathered_numel);
+  std::string line = fmt::format("unit {}: numel {}, shard {}, gathered {}", unit.name, unit.numel,
+                                 unit.padded_shard_numel, unit.gathered_numel);
+  if (!unit.reshard.empty()) line += ", reshard_after_forward " + unit.reshard;
+  return line;
 }
 
-std::string Line(const ParameterLine& parameter) {
-  std::string line = fmt::format("  {} {}: shard {}", parameter.path, parameter.shape,
-                                 parameter.padded_shard_numel);
-  if (!parameter.shared_with.empty()) line += fmt::format(", also {}", parameter.shared_with);
+std::string Line(const ParameterLine& p) {
+  std::string line = fmt::format("  {} {}: shard {} of dim {}, here {}", p.path, p.shape,
+                                 p.padded_shard_numel, p.shard_dim, p.local_shape);
+  if (!p.shared_with.empty()) line += fmt::format(", also {}", p.shared_with);
   return line;
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,40 +16,58 @@ namespace foreshard::golden {
 
 using Lines = std::vector<std::string>;
 
+// Bytes alive by what holds them: "unsharded_grad layers.1".
+using Alive = std::map<std::string, int64_t>;
+
 // One of the steps that both sides know, in host issue order.
 struct Event {
-  std::string phase;  // "fwd", "bwd"
-  std::string kind;   // as the traces call it: "cast_shard", "all_gather", ...
+  std::string phase;    // "fwd", "bwd", "clip"
+  int micro_batch = 0;  // of fwd and bwd
+  std::string kind;     // as the traces call it: "cast_shard", "all_gather", ...
   std::string unit;
   int64_t elems_in = 0;
   int64_t elems_out = 0;
   std::string from;  // dtype before a cast
   std::string dtype;
   int64_t group = 0;
-  std::string how;  // reason of a gather, operator of a reduction
+  std::string how;                // reason of a gather, operator and factors of a reduction, ...
+  int64_t position = -1;          // the trace's index, the plan's op in its program
+  Alive alive = {};               // of the managed categories when it is issued; small traces only
+  std::optional<int64_t> memory;  // bytes alive of all recorded categories then
 };
 
 struct Record {
   Lines units;
-  std::vector<Event> events[2];  // iteration 0 and 1
-  Lines kinds;                   // iteration 1: kind and unit of each event, nothing else
+  std::vector<Event> events[3];  // by iteration; whole models: collectives of iteration 1
+  std::vector<Event> kinds;      // iteration 1 with kind, unit and memory alone; whole models only
   Lines saved;                   // what is alive when the forward of iteration 1 ends
 };
 
 // Of a recorded trace. Throws nlohmann::json::exception for a file that is not of its schema.
 Record RecordOf(const nlohmann::json& document);
 
-// Of a plan: programs `first` and `steady`. `fold_layers` counts saved activations over all layers,
-// as traces of whole models do.
-Record RecordOf(const pb::Plan& plan, bool fold_layers);
+// The two schemas.
+Record SmallRecord(const nlohmann::json& document);
+Record WholeRecord(const nlohmann::json& document);
 
-// As the traces call it: "fwd", "bwd", "opt", "zero".
-std::string PhaseName(pb::Phase phase);
+// Of a plan on one rank, told as the trace is: program `first`, then `steady` for the later
+// iterations.
+struct PlanRecordOptions {
+  int rank = 0;
+  bool whole_model = false;  // folds layers, and says what is resharded but not what is alive
+  bool has_recycle = true;   // traces of torch 2.6 have no "rs_recycle"
+};
+Record RecordOf(const pb::Plan& plan, const PlanRecordOptions& options);
 
-// The event of an op; its kind is empty when the traces have none for it.
-Event EventOf(const pb::Plan& plan, const pb::Op& op);
+// True for the kinds that a plan has too.
+bool IsModelled(const std::string& kind);
 
-// "bwd all_gather layers.1: 8224 -> 32896 bf16 x4, backward"
+// What FSDP itself manages: all but activations, temporaries and what only a plan lists.
+bool IsManaged(const std::string& category);
+// False for what only a plan lists.
+bool IsRecorded(const std::string& category);
+
+// "bwd0 all_gather layers.1: 8224 -> 32896 bf16 x4, backward"
 std::string Line(const Event& event);
 std::string KindLine(const Event& event);
 
@@ -59,19 +79,19 @@ struct LayerIndex {
 };
 LayerIndex FindLayer(std::string_view path);
 
-// True for the kinds that a plan has too.
-bool IsModelled(const std::string& kind);
-
 struct UnitLine {
   std::string name;
   int64_t numel = 0;
   int64_t padded_shard_numel = 0;
   int64_t gathered_numel = 0;
+  std::string reshard{};  // "true", "false", "4"; "" where traces do not say
 };
 struct ParameterLine {
   std::string path;
   std::vector<int64_t> shape;
+  std::vector<int64_t> local_shape;  // of the rank, without padding
   int64_t padded_shard_numel = 0;
+  int64_t shard_dim = 0;
   std::vector<std::string> shared_with;
 };
 std::string Line(const UnitLine& unit);

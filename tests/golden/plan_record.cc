@@ -1,166 +1,44 @@
-// The record of a plan: its programs, walked as a host issues them.
+// The record of a plan: its units, its events, and what its forward saves.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 
-#include "proto/base/dtype.h"
 #include "proto/oplib/oplib.h"
 #include "tests/golden/golden_record.h"
+#include "tests/golden/plan_events.h"
 
 namespace foreshard::golden {
-
-std::string PhaseName(pb::Phase phase) {
-  switch (phase) {
-    case pb::FORWARD:
-      return "fwd";
-    case pb::BACKWARD:
-      return "bwd";
-    case pb::OPTIMIZER:
-      return "opt";
-    default:
-      return "zero";
-  }
-}
-
 namespace {
 
-std::string DTypeName(pb::DType dtype) { return std::string(Name(static_cast<DType>(dtype))); }
-
-std::string ReasonName(pb::AllGather::Reason reason) {
-  switch (reason) {
-    case pb::AllGather::REASON_FORWARD:
-      return "forward";
-    case pb::AllGather::REASON_BACKWARD:
-      return "backward";
-    case pb::AllGather::PREFETCH_BACKWARD_IMPLICIT:
-      return "prefetch_backward_implicit";
-    default:
-      return "?";
-  }
+std::string ReshardText(const pb::Unit& unit) {
+  if (unit.reshard_to() != 0) return fmt::to_string(unit.reshard_to());
+  return unit.reshard_after_forward() ? "true" : "false";
 }
 
-void ForEachOp(const pb::Plan& plan, const pb::Program& program,
-               const std::function<void(const pb::Op&)>& visit) {
-  for (const pb::SegmentUse& use : program.uses()) {
-    for (int i = 0; i < use.repeat(); ++i) {
-      for (const pb::Op& op : plan.segments(use.segment()).ops()) visit(op);
-    }
-  }
+// What the rank has of a parameter, without padding.
+std::vector<int64_t> LocalShape(const pb::Plan& plan, const pb::Parameter& p, int rank) {
+  std::vector<int64_t> shape(p.shape().begin(), p.shape().end());
+  const int ranks = plan.mesh().shard_size();
+  int64_t& rows = shape[p.shard_dim()];
+  const int64_t each = (rows + ranks - 1) / ranks;
+  rows = std::clamp<int64_t>(rows - each * (rank % ranks), 0, each);
+  return shape;
 }
 
-Event GatherEvent(const pb::Plan& plan, const pb::AllGather& op) {
-  Event event;
-  event.kind = "all_gather";
-  event.elems_in = op.elems_in();
-  event.elems_out = op.elems_out();
-  event.dtype = DTypeName(op.dtype());
-  event.group = plan.groups(op.group()).size();
-  event.how = ReasonName(op.reason());
-  return event;
-}
-
-Event ReduceEvent(const pb::Plan& plan, const pb::ReduceScatter& op) {
-  Event event;
-  event.kind = "reduce_scatter";
-  event.elems_in = op.elems_in();
-  event.elems_out = op.elems_out();
-  event.dtype = DTypeName(op.dtype());
-  event.group = plan.groups(op.group()).size();
-  event.how = pb::ReduceScatter::Reduction_Name(op.reduction());
-  return event;
-}
-
-// In a group of one rank the casts and copies of a unit's parameters are one event.
-Event LocalCopyOut(int64_t elems, pb::DType dtype) {
-  return {"", "copy_out", "", elems, elems, "", DTypeName(dtype), 0, ""};
-}
-
-// Kind and sizes; an empty kind when the traces have no event for the op.
-Event KindOf(const pb::Plan& plan, const pb::Op& op) {
-  switch (op.kind_case()) {
-    case pb::Op::kLocalGather:
-      return LocalCopyOut(op.local_gather().elems(), op.local_gather().dtype());
-    case pb::Op::kCastShard:
-      if (plan.mesh().shard_size() == 1) return LocalCopyOut(0, op.cast_shard().to());
-      return {"",
-              "cast_shard",
-              "",
-              op.cast_shard().elems(),
-              op.cast_shard().elems(),
-              DTypeName(op.cast_shard().from()),
-              DTypeName(op.cast_shard().to()),
-              0,
-              ""};
-    case pb::Op::kAllGather:
-      return GatherEvent(plan, op.all_gather());
-    case pb::Op::kCopyOut:
-      return {"",
-              "copy_out",
-              "",
-              op.copy_out().elems(),
-              op.copy_out().elems(),
-              "",
-              DTypeName(op.copy_out().dtype()),
-              0,
-              ""};
-    case pb::Op::kReshard:
-      return {"", "reshard", "", 0, 0, "", "", 0, ""};
-    case pb::Op::kReduceCopyIn:
-      return {"",
-              "rs_copy_in",
-              "",
-              op.reduce_copy_in().elems_in(),
-              op.reduce_copy_in().elems_out(),
-              DTypeName(op.reduce_copy_in().from(0)),
-              DTypeName(op.reduce_copy_in().to()),
-              0,
-              ""};
-    case pb::Op::kReduceScatter:
-      return ReduceEvent(plan, op.reduce_scatter());
-    case pb::Op::kGradFinalize:
-      return {"",
-              "grad_finalize",
-              "",
-              0,
-              0,
-              DTypeName(op.grad_finalize().from()),
-              DTypeName(op.grad_finalize().to()),
-              0,
-              ""};
-    default:
-      return {};
-  }
-}
-
-std::vector<Event> Events(const pb::Plan& plan, const pb::Program& program) {
-  std::vector<Event> events;
-  bool copying = false;  // one rank is in a unit's copies
-  ForEachOp(plan, program, [&](const pb::Op& op) {
-    Event event = EventOf(plan, op);
-    const bool local = event.kind == "copy_out" && !op.has_copy_out();
-    if (local && copying && events.back().unit == event.unit) {
-      events.back().elems_in += event.elems_in;
-      events.back().elems_out += event.elems_out;
-    } else if (!event.kind.empty()) {
-      events.push_back(std::move(event));
-    }
-    copying = local;
-  });
-  return events;
-}
-
-Lines UnitLines(const pb::Plan& plan) {
+Lines UnitLines(const pb::Plan& plan, const PlanRecordOptions& options) {
   Lines lines;
   for (const pb::Unit& unit : plan.units()) {
-    lines.push_back(Line(
-        UnitLine{unit.name(), unit.numel(), unit.padded_shard_numel(), unit.gathered_numel()}));
+    lines.push_back(
+        Line(UnitLine{unit.name(), unit.numel(), unit.padded_shard_numel(), unit.gathered_numel(),
+                      options.whole_model ? ReshardText(unit) : ""}));
     for (const int32_t index : unit.parameters()) {
       const pb::Parameter& p = plan.parameters(index);
       lines.push_back(Line(ParameterLine{p.path(),
                                          {p.shape().begin(), p.shape().end()},
+                                         LocalShape(plan, p, options.rank),
                                          p.padded_shard_numel(),
+                                         p.shard_dim(),
                                          {p.shared_with().begin(), p.shared_with().end()}}));
     }
   }
@@ -214,7 +92,7 @@ class SavedWalk {
     if (out == op.out().end()) return tensor;
     const pb::TensorType& type = kernel.results(static_cast<int>(out - op.out().begin()));
     tensor.shape = {type.shape().begin(), type.shape().end()};
-    tensor.dtype = DTypeName(type.dtype());
+    tensor.dtype = DTypeText(type.dtype());
     return tensor;
   }
 
@@ -223,34 +101,28 @@ class SavedWalk {
   std::map<int32_t, SavedTensor> alive_;
 };
 
+// Of the first micro-batch of the steady program.
 Lines Saved(const pb::Plan& plan, bool fold_layers) {
-  int forward_ops = 0;
-  ForEachOp(plan, plan.programs(1),
-            [&](const pb::Op& op) { forward_ops += op.phase() == pb::FORWARD; });
   SavedWalk walk(plan, fold_layers);
-  ForEachOp(plan, plan.programs(0), [&](const pb::Op& op) { walk.Run(op); });
-  ForEachOp(plan, plan.programs(1), [&](const pb::Op& op) {
-    if (forward_ops > 0) walk.Run(op);
-    forward_ops -= op.phase() == pb::FORWARD;
+  ForEachOp(plan, plan.programs(0), [&](const pb::Op& op, int) { walk.Run(op); });
+  bool forward = true;
+  ForEachOp(plan, plan.programs(1), [&](const pb::Op& op, int) {
+    forward &= op.phase() == pb::FORWARD;
+    if (forward) walk.Run(op);
   });
   return SavedLines(walk.alive());
 }
 
 }  // namespace
 
-Event EventOf(const pb::Plan& plan, const pb::Op& op) {
-  Event event = KindOf(plan, op);
-  event.phase = PhaseName(op.phase());
-  event.unit = op.has_unit() ? plan.units(op.unit()).name() : "";
-  return event;
-}
-
-Record RecordOf(const pb::Plan& plan, bool fold_layers) {
+Record RecordOf(const pb::Plan& plan, const PlanRecordOptions& options) {
   Record record;
-  record.units = UnitLines(plan);
-  for (int i = 0; i < 2; ++i) record.events[i] = Events(plan, plan.programs(i));
-  for (const Event& event : record.events[1]) record.kinds.push_back(KindLine(event));
-  record.saved = Saved(plan, fold_layers);
+  record.units = UnitLines(plan, options);
+  const std::vector<std::vector<Event>> events = EventsOf(plan, options);
+  record.events[0] = events[0];
+  record.events[1] = record.events[2] = events[1];
+  if (options.whole_model) record.kinds = events[1];
+  record.saved = Saved(plan, options.whole_model);
   return record;
 }
 
