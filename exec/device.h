@@ -13,10 +13,18 @@
 
 namespace foreshard::exec {
 
-// A piece of device memory that a buffer lives in.
+// A piece of memory that a buffer lives in.
 struct Block {
   std::byte* data = nullptr;
   int64_t bytes = 0;
+};
+
+// Where blocks come from and go back to: the memory of the device, or that of the host which the
+// device's copies and HOST streams reach, as its work on one stream uses it.
+struct Pool {
+  int stream = 0;
+  bool host = false;
+  auto operator<=>(const Pool&) const = default;
 };
 
 // When an op ran, in nanoseconds of the device's clock; written by the device.
@@ -47,12 +55,13 @@ class Device {
   virtual ~Device() = default;
 
   // ---- memory. Both act at once for the issuing thread, while the bytes belong to work that runs
-  // later: a block may hold, until the work that is queued on `stream` now has run, what its last
-  // owner still uses. Returns kUnavailable when there is no memory left.
-  virtual StatusOr<Block> Allocate(int64_t bytes, int stream) = 0;
-  virtual void Free(const Block& block, int stream) = 0;
-  // Bytes allocated and not freed.
-  virtual int64_t allocated_bytes() const = 0;
+  // later: a block may hold, until the work that is queued on the pool's stream now has run, what
+  // its last owner still uses. Returns kUnavailable when there is no memory left.
+  virtual StatusOr<Block> Allocate(int64_t bytes, Pool pool) = 0;
+  virtual void Free(const Block& block, Pool pool) = 0;
+  // Bytes allocated and not freed, on the device and on the host.
+  virtual int64_t device_bytes() const = 0;
+  virtual int64_t host_bytes() const = 0;
 
   // ---- work
   virtual void Run(int stream, const Launch& launch) = 0;
@@ -80,7 +89,7 @@ class Device {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  // REQUIRES: the launch's work is a GatherSlices or a ReduceSlices.
+  // REQUIRES: the launch's work is a GatherSlices, a ReduceSlices or a ReduceInPlace.
   virtual void Run(Device& device, int stream, const Launch& launch) = 0;
   // This rank will take part in nothing more; others that wait for it fail.
   virtual void Leave() = 0;

@@ -15,10 +15,11 @@ namespace foreshard::exec {
 // One op. Times in nanoseconds of the device's clock.
 struct OpLog {
   run::OpInstance op;
-  int64_t begun = 0;            // the host turned to it, its buffers are allocated
-  int64_t issued = 0;           // it is queued, its frees follow
-  int64_t allocated_bytes = 0;  // by the device's own count, after the frees
-  TimeSpan span;                // of ops that put work on a stream
+  int64_t begun = 0;         // the host turned to it, its buffers are allocated
+  int64_t issued = 0;        // it is queued, its frees follow
+  int64_t device_bytes = 0;  // by the device's own count, after the frees
+  int64_t host_bytes = 0;    // likewise
+  TimeSpan span;             // of ops that put work on a stream
 };
 
 struct StepLog {

@@ -29,21 +29,26 @@ Steps LastTwo(const RankLog& log) {
   return steps;
 }
 
-// Compares the device's own count after each op with what allocations and frees add up to.
-Status CheckBytes(const RankRecord& rank) {
+// Compares the device's own counts after each op with what allocations and frees add up to.
+Status CheckBytes(const pb::Plan& plan, const RankRecord& rank) {
   const run::Program& program = rank.program;
+  Bytes alive[2] = {Bytes{0}, Bytes{0}};  // on the device, on the host
+  const auto of = [&](run::BufferId b) -> Bytes& {
+    return alive[plan.buffers(static_cast<int>(b)).host()];
+  };
   const auto bytes = [&](run::BufferId b) { return program.buffer_bytes[Index(b)]; };
-  Bytes alive{0};
-  for (const run::BufferId b : program.resident) alive += bytes(b);
+  for (const run::BufferId b : program.resident) of(b) += bytes(b);
   for (const StepLog* step : FirstTwo(*rank.log)) {
     for (const OpLog& op : step->ops) {
       const run::OpRecord& record = program.op(op.op.op);
-      for (const run::BufferId b : program.Buffers(record.allocs)) alive += bytes(b);
-      for (const run::BufferId b : program.Buffers(record.frees)) alive -= bytes(b);
-      if (alive.count() == op.allocated_bytes) continue;
+      for (const run::BufferId b : program.Buffers(record.allocs)) of(b) += bytes(b);
+      for (const run::BufferId b : program.Buffers(record.frees)) of(b) -= bytes(b);
+      if (alive[0].count() == op.device_bytes && alive[1].count() == op.host_bytes) continue;
       return Internal(
-          fmt::format("after op {} of step {} the device holds {} bytes, its buffers {}",
-                      op.op.position, step->step, op.allocated_bytes, alive.count()));
+          fmt::format("after op {} of step {} the device holds {} bytes and the host {}, their "
+                      "buffers {} and {}",
+                      op.op.position, step->step, op.device_bytes, op.host_bytes, alive[0].count(),
+                      alive[1].count()));
     }
   }
   return OkStatus();
@@ -57,7 +62,7 @@ run::Hardware HostAsHardware(const pb::Environment& host) {
 Status AddMemory(const pb::Plan& plan, std::span<const RankRecord> ranks, int report_rank,
                  run::ReportBuilder& builder, pb::Timeline& timeline) {
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
-    RETURN_IF_ERROR(CheckBytes(ranks[r]).At(fmt::format("rank {}", r)));
+    RETURN_IF_ERROR(CheckBytes(plan, ranks[r]).At(fmt::format("rank {}", r)));
     const Steps steps = FirstTwo(*ranks[r].log);
     run::MemoryRecorder memory(plan, ranks[r].program, static_cast<int32_t>(steps.size()));
     run::TimelineRecorder first(plan, ranks[r].program, {0}, timeline);

@@ -41,8 +41,16 @@ void MarkAwaited(PreparedSegment& segment) {
   }
 }
 
-StatusOr<PreparedOp> PrepareOp(const pb::Plan& plan, const ShardMap& shards,
-                               std::span<const int64_t> buffer_bytes, const pb::Op& op) {
+int GroupOf(const Work& work) {
+  if (const auto* gather = std::get_if<GatherSlices>(&work)) return gather->group;
+  if (const auto* reduce = std::get_if<ReduceSlices>(&work)) return reduce->group;
+  if (const auto* reduce = std::get_if<ReduceInPlace>(&work)) return reduce->group;
+  return -1;
+}
+
+StatusOr<PreparedOp> PrepareOp(const OpContext& context) {
+  const pb::Plan& plan = context.plan;
+  const pb::Op& op = context.op;
   PreparedOp out;
   if (op.has_stream()) out.stream = op.stream();
   out.waits = Ints(op.waits());
@@ -53,9 +61,8 @@ StatusOr<PreparedOp> PrepareOp(const pb::Plan& plan, const ShardMap& shards,
   out.in = Ints(op.in());
   out.out = Ints(op.out());
   out.scratch = ScratchOf(op);
-  ASSIGN_OR_RETURN(out.work, WorkOf(plan, shards, buffer_bytes, op));
-  if (const auto* gather = std::get_if<GatherSlices>(&out.work)) out.group = gather->group;
-  if (const auto* reduce = std::get_if<ReduceSlices>(&out.work)) out.group = reduce->group;
+  ASSIGN_OR_RETURN(out.work, WorkOf(context));
+  out.group = GroupOf(out.work);
   out.writes_loss = std::ranges::any_of(
       out.out, [&](int b) { return std::ranges::find(plan.losses(), b) != plan.losses().end(); });
   for (const pb::Input& input : plan.inputs()) {
@@ -69,7 +76,10 @@ StatusOr<PreparedOp> PrepareOp(const pb::Plan& plan, const ShardMap& shards,
 }  // namespace
 
 ShardMap::ShardMap(const pb::Plan& plan, int rank)
-    : plan_(plan), ranks_(plan.mesh().shard_size()), shard_rank_(rank % plan.mesh().shard_size()) {}
+    : plan_(plan),
+      rank_(rank),
+      ranks_(plan.mesh().shard_size()),
+      shard_rank_(rank % plan.mesh().shard_size()) {}
 
 int64_t ShardMap::numel(int parameter) const {
   int64_t n = 1;
@@ -78,13 +88,29 @@ int64_t ShardMap::numel(int parameter) const {
 }
 
 int64_t ShardMap::padded_numel(int parameter) const {
-  const int64_t rows = plan_.parameters(parameter).shape(0);
-  return (rows + ranks_ - 1) / ranks_ * (numel(parameter) / rows);
+  const pb::Parameter& p = plan_.parameters(parameter);
+  const int64_t slices = p.shape(p.shard_dim());
+  return (slices + ranks_ - 1) / ranks_ * (numel(parameter) / slices);
 }
 
 int64_t ShardMap::local_numel(int parameter) const {
   const int64_t padded = padded_numel(parameter);
   return std::clamp<int64_t>(numel(parameter) - padded * shard_rank_, 0, padded);
+}
+
+ShardMap::Runs ShardMap::LocalRuns(int parameter) const {
+  const pb::Parameter& p = plan_.parameters(parameter);
+  Runs runs;
+  for (int i = 0; i < p.shard_dim(); ++i) runs.count *= p.shape(i);
+  runs.numel = local_numel(parameter) / runs.count;
+  runs.first = shard_rank_ * padded_numel(parameter) / runs.count;
+  runs.step = numel(parameter) / runs.count;
+  return runs;
+}
+
+int ShardMap::Member(int group) const {
+  const pb::Group& g = plan_.groups(group);
+  return rank_ / g.stride() % g.size();
 }
 
 DType ShardMap::dtype(int parameter) const {
@@ -126,7 +152,8 @@ StatusOr<PreparedPlan> Prepare(const pb::Plan& plan, int rank) {
   for (const pb::Segment& segment : plan.segments()) {
     PreparedSegment& out = prepared.segments.emplace_back();
     for (int i = 0; i < segment.ops_size(); ++i) {
-      StatusOr<PreparedOp> op = PrepareOp(plan, shards, prepared.buffer_bytes, segment.ops(i));
+      const OpContext context{plan, shards, prepared.buffer_bytes, segment, i, segment.ops(i)};
+      StatusOr<PreparedOp> op = PrepareOp(context);
       if (!op.ok()) return op.status().At(PlaceOf(plan, segment, i));
       op.value().place = PlaceOf(plan, segment, i);
       out.ops.push_back(std::move(op).value());

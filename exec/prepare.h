@@ -36,13 +36,16 @@ struct RunKernel {
   std::vector<int64_t> in_offsets;  // elements, one for each of `in`
 };
 
-// Elements that move from one buffer to another and change their type on the way.
+// Elements that move from one buffer to another and change their type on the way: runs of `numel`.
 struct CopyPiece {
   int in = 0;  // kZeros: zeros are written
   int out = 0;
   int64_t from = 0;  // elements
   int64_t to = 0;
   int64_t numel = 0;
+  int64_t runs = 1;
+  int64_t from_step = 0;  // elements from the start of a run to that of the next
+  int64_t to_step = 0;
 };
 inline constexpr int kZeros = -1;
 
@@ -65,6 +68,28 @@ struct ReduceSlices {
   int64_t slice = 0;
   DType dtype = DType::kFp32;
   bool average = false;
+  double factor = 1;  // of each rank's slice, before it is added
+};
+
+// Adds the buffers of all ranks; each has the sum in place of its own.
+struct ReduceInPlace {
+  int group = 0;
+  int64_t numel = 0;
+  DType dtype = DType::kFp32;
+  bool average = false;
+};
+
+// In place.
+struct DivideElements {
+  int64_t numel = 0;
+  DType dtype = DType::kFp32;
+  double divisor = 1;
+};
+
+// The sum of both of `in`; `out` is one of them.
+struct AddElements {
+  int64_t numel = 0;
+  DType dtype = DType::kFp32;
 };
 
 // Zeros the optimizer's state.
@@ -89,7 +114,7 @@ struct UpdateParameters {
 };
 
 using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices,
-                          ZeroState, UpdateParameters>;
+                          ReduceInPlace, DivideElements, AddElements, ZeroState, UpdateParameters>;
 
 inline constexpr int kNoStream = -1;
 inline constexpr int kNoRandom = -1;
@@ -106,8 +131,8 @@ struct PreparedOp {
   bool is_awaited = false;  // by a later op of the segment
   bool writes_loss = false;
   bool reads_input = false;
-  int group = -1;  // of collectives
-  int micro_batch = 0;
+  int group = -1;       // of collectives
+  int micro_batch = 0;  // of the segment's first repetition
   int random = kNoRandom;
   std::string place;  // "step op 17 (copy_out, layers.3)", for messages
 };

@@ -21,7 +21,15 @@ class ShardMap {
   int64_t numel(int parameter) const;         // unsharded
   int64_t padded_numel(int parameter) const;  // of the shard of every rank
   int64_t local_numel(int parameter) const;   // real elements of this rank
+  // Where they stand in the whole tensor: `count` runs of `numel` elements, `step` apart. REQUIRES:
+  // there are any.
+  struct Runs {
+    int64_t first = 0, numel = 0, count = 1, step = 0;
+  };
+  Runs LocalRuns(int parameter) const;
   DType dtype(int parameter) const;
+  // The place of this rank among those of a group that it is in.
+  int Member(int group) const;
   // Trainable parameters of a unit in layout order.
   std::vector<int> Trainable(int unit) const;
   // Trainable parameters in the plan's order.
@@ -29,6 +37,7 @@ class ShardMap {
 
  private:
   const pb::Plan& plan_;
+  int rank_;
   int ranks_;
   int shard_rank_;
 };
@@ -45,9 +54,28 @@ std::vector<int> ScratchOf(const pb::Op& op);
 // Where an op stands, for messages.
 std::string PlaceOf(const pb::Plan& plan, const pb::Segment& segment, int op);
 
+// The group of the all-gather for which op `index` copies in, or whose output it copies out.
+StatusOr<int> GroupOfGather(const pb::Segment& segment, int index);
+
+// An op and what it is prepared from.
+struct OpContext {
+  const pb::Plan& plan;
+  const ShardMap& shards;
+  std::span<const int64_t> buffer_bytes;
+  const pb::Segment& segment;
+  int index;
+  const pb::Op& op;  // the segment's `index`-th
+};
+
 // What an op does. Errors: kInvalidPlan when its buffers do not hold what it needs.
-StatusOr<Work> WorkOf(const pb::Plan& plan, const ShardMap& shards,
-                      std::span<const int64_t> buffer_bytes, const pb::Op& op);
+StatusOr<Work> WorkOf(const OpContext& context);
+// The same of the ops between a unit's shards and its parameters.
+StatusOr<Work> GatherWorkOf(const OpContext& context);
+// The same of the ops between a unit's gradients and what the optimizer reads.
+StatusOr<Work> ReduceWorkOf(const OpContext& context);
+// All of every buffer of `in`, one behind the other, from element `to` of `out` on.
+StatusOr<Work> Concatenate(const OpContext& context, DType from, DType dtype, int64_t to,
+                           int64_t expected);
 StatusOr<UpdateParameters> UpdateOf(const pb::Plan& plan, const ShardMap& shards,
                                     std::span<const int64_t> buffer_bytes, const pb::Op& op);
 

@@ -25,7 +25,7 @@ class Sizes {
     RETURN_IF_ERROR(Residents());
     for (const pb::Segment& segment : plan_.segments()) {
       for (int i = 0; i < segment.ops_size(); ++i) {
-        RETURN_IF_ERROR(Written(segment.ops(i)).At(PlaceOf(plan_, segment, i)));
+        RETURN_IF_ERROR(Written(segment, i).At(PlaceOf(plan_, segment, i)));
       }
     }
     for (const pb::Segment& segment : plan_.segments()) {
@@ -134,29 +134,79 @@ class Sizes {
     return OkStatus();
   }
 
+  Status CopiedIn(const pb::Segment& segment, int index) {
+    const pb::Op& op = segment.ops(index);
+    ASSIGN_OR_RETURN(const int group, GroupOfGather(segment, index));
+    const int64_t numel = op.gather_copy_in().elems() * plan_.groups(group).size();
+    return Fills(op.out(0), numel * Size(op.gather_copy_in().dtype()));
+  }
+
+  // A group-size-th of each parameter.
+  Status Kept(const pb::Op& op) {
+    const auto& parameters = plan_.units(op.unit()).parameters();
+    const int64_t ranks = plan_.groups(op.keep_slice().group()).size();
+    for (int i = 0; i < std::min(op.out_size(), parameters.size()); ++i) {
+      const int64_t numel = shards_.padded_numel(parameters[i]) * shards_.ranks() / ranks;
+      RETURN_IF_ERROR(Fills(op.out(i), numel * Size(op.keep_slice().dtype())));
+    }
+    return OkStatus();
+  }
+
+  Status Joined(const pb::Op& op) {
+    int next = 0;
+    for (const int p : plan_.units(op.unit()).parameters()) {
+      if (plan_.parameters(p).shard_dim() == 0 || next == op.out_size()) continue;
+      const int64_t bytes = shards_.numel(p) * Size(op.join_shards().dtype());
+      RETURN_IF_ERROR(Fills(op.out(next++), bytes));
+    }
+    return OkStatus();
+  }
+
   Status Finalized(const pb::Op& op) {
     if (op.out_size() == 0 || op.out(0) == op.in(0)) return OkStatus();
+    if (op.grad_finalize().accumulate()) return OkStatus();
     const int64_t numel = bytes_[op.in(0)] / Size(op.grad_finalize().from());
     return Fills(op.out(0), numel * Size(op.grad_finalize().to()));
   }
 
-  Status Written(const pb::Op& op) {
+  // What an op fills on its way from shards to parameters, or nothing.
+  Status Gathered(const pb::Segment& segment, int index) {
+    const pb::Op& op = segment.ops(index);
+    const auto one = [&](int64_t elems, pb::DType dtype) {
+      return Fills(op.out(0), elems * Size(dtype));
+    };
+    switch (op.kind_case()) {
+      case pb::Op::kCopyToDevice:
+        return one(op.copy_to_device().elems(), op.copy_to_device().dtype());
+      case pb::Op::kCastShard:
+        return one(op.cast_shard().elems(), op.cast_shard().to());
+      case pb::Op::kGatherCopyIn:
+        return CopiedIn(segment, index);
+      case pb::Op::kAllGather:
+        return one(op.all_gather().elems_out(), op.all_gather().dtype());
+      case pb::Op::kCopyOut:
+        return CopiedOut(op);
+      case pb::Op::kJoinShards:
+        return Joined(op);
+      case pb::Op::kKeepSlice:
+        return Kept(op);
+      case pb::Op::kLocalGather:
+        return one(op.local_gather().elems(), op.local_gather().dtype());
+      default:
+        return OkStatus();
+    }
+  }
+
+  Status Written(const pb::Segment& segment, int index) {
+    const pb::Op& op = segment.ops(index);
     const auto one = [&](int64_t elems, pb::DType dtype) {
       return Fills(op.out(0), elems * Size(dtype));
     };
     switch (op.kind_case()) {
       case pb::Op::kCompute:
         return KernelResults(op);
-      case pb::Op::kCastShard:
-        return one(op.cast_shard().elems(), op.cast_shard().to());
-      case pb::Op::kGatherCopyIn:
-        return one(op.gather_copy_in().elems() * shards_.ranks(), op.gather_copy_in().dtype());
-      case pb::Op::kAllGather:
-        return one(op.all_gather().elems_out(), op.all_gather().dtype());
-      case pb::Op::kCopyOut:
-        return CopiedOut(op);
-      case pb::Op::kLocalGather:
-        return one(op.local_gather().elems(), op.local_gather().dtype());
+      case pb::Op::kSplitGradient:
+        return one(op.split_gradient().elems(), op.split_gradient().dtype());
       case pb::Op::kReduceCopyIn:
         return one(op.reduce_copy_in().elems_out(), op.reduce_copy_in().to());
       case pb::Op::kReduceScatter:
@@ -165,12 +215,14 @@ class Sizes {
         return one(op.local_reduce().elems(), op.local_reduce().dtype());
       case pb::Op::kGradFinalize:
         return Finalized(op);
+      case pb::Op::kCopyToHost:
+        return one(shards_.local_numel(op.copy_to_host().parameter()), op.copy_to_host().dtype());
       case pb::Op::kOptimizerInit:
         return StateOf(op);
       case pb::Op::kOptimizerStep:
         return ScratchOfUpdate(op);
       default:
-        return OkStatus();
+        return Gathered(segment, index);
     }
   }
 

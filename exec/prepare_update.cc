@@ -8,16 +8,21 @@
 namespace foreshard::exec {
 namespace {
 
-// The unit whose reduction or its cast writes each buffer.
-std::map<int, int> UnitsOfGradients(const pb::Plan& plan) {
-  std::map<int, int> units;
+// The parameters whose gradients each buffer holds, one behind the other: those of the unit whose
+// reduction or its cast writes it, or the one whose gradient is copied to the host.
+std::map<int, std::vector<int>> ParametersOfGradients(const pb::Plan& plan,
+                                                      const ShardMap& shards) {
+  std::map<int, std::vector<int>> parameters;
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
+      if (op.has_copy_to_host()) parameters[op.out(0)] = {op.copy_to_host().parameter()};
       if (!op.has_reduce_scatter() && !op.has_local_reduce() && !op.has_grad_finalize()) continue;
-      for (const int buffer : op.out()) units[buffer] = op.unit();
+      for (const int buffer : op.out()) {
+        if (!parameters.contains(buffer)) parameters[buffer] = shards.Trainable(op.unit());
+      }
     }
   }
-  return units;
+  return parameters;
 }
 
 struct Place {
@@ -28,18 +33,19 @@ struct Place {
 // Of every trainable parameter, where in which gradient it stands.
 StatusOr<std::map<int, Place>> FindGradients(const pb::Plan& plan, const ShardMap& shards,
                                              std::span<const int64_t> bytes, const pb::Op& op) {
-  const std::map<int, int> units = UnitsOfGradients(plan);
+  const auto parameters = ParametersOfGradients(plan, shards);
   std::map<int, Place> places;
   for (int i = 0; i < op.in_size(); ++i) {
-    const auto unit = units.find(op.in(i));
-    if (unit == units.end()) {
+    const auto held = parameters.find(op.in(i));
+    if (held == parameters.end()) {
       return InvalidPlan(fmt::format("reads buffer {}, which no reduction writes", op.in(i)));
     }
     int64_t offset = 0;
     DType dtype = DType::kFp32;
-    for (const int p : shards.Trainable(unit->second)) {
+    const bool is_local = plan.buffers(op.in(i)).host();  // of one parameter, without padding
+    for (const int p : held->second) {
       places[p] = {i, offset};
-      offset += shards.padded_numel(p);
+      offset += is_local ? shards.local_numel(p) : shards.padded_numel(p);
       dtype = shards.dtype(p);
     }
     if (offset * SizeOf(dtype) == bytes[op.in(i)]) continue;

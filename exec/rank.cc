@@ -8,7 +8,6 @@
 
 #include "exec/convert.h"
 #include "exec/module_buffers.h"
-#include "exec/prepare_parts.h"
 #include "exec/random.h"
 
 namespace foreshard::exec {
@@ -52,7 +51,7 @@ Status RankRunner::Run() {
 Status RankRunner::Load() {
   for (const int buffer : context_.plan.resident()) {
     ASSIGN_OR_RETURN(blocks_[buffer],
-                     device_.Allocate(prepared_.buffer_bytes[buffer], StreamOf(buffer)));
+                     device_.Allocate(prepared_.buffer_bytes[buffer], PoolOf(buffer)));
   }
   for (int p = 0; p < context_.plan.parameters_size(); ++p) RETURN_IF_ERROR(LoadParameter(p));
   for (const pb::ModuleBuffer& row : context_.plan.module_buffers()) {
@@ -61,7 +60,7 @@ Status RankRunner::Load() {
   return OkStatus();
 }
 
-// The rank's rows, and zeros where it has fewer than others.
+// The rank's part, and zeros where it has less than others.
 Status RankRunner::LoadParameter(int parameter) {
   const ShardMap shards(context_.plan, rank_);
   const int64_t padded = shards.padded_numel(parameter);
@@ -69,7 +68,11 @@ Status RankRunner::LoadParameter(int parameter) {
   const DType dtype = shards.dtype(parameter);
   std::vector<float> values(local);
   if (local > 0) {
-    RETURN_IF_ERROR(context_.weights.Fill(parameter, shards.shard_rank() * padded, values));
+    const ShardMap::Runs runs = shards.LocalRuns(parameter);
+    for (int64_t i = 0; i < runs.count; ++i) {
+      const std::span<float> run = std::span(values).subspan(i * runs.numel, runs.numel);
+      RETURN_IF_ERROR(context_.weights.Fill(parameter, runs.first + i * runs.step, run));
+    }
   }
   std::vector<std::byte> bytes(padded * SizeOf(dtype));
   ConvertElements(values.data(), DType::kFp32, bytes.data(), dtype, local);
@@ -136,13 +139,13 @@ Status RankRunner::RunSegment(int segment, int repetition) {
 
 Status RankRunner::Issue(const PreparedOp& op, std::vector<Event*>& events) {
   for (const int wait : op.host_waits) RETURN_IF_ERROR(device_.Synchronize(events[wait]));
-  if (op.reads_input && op.micro_batch != micro_batch_) {
-    RETURN_IF_ERROR(FeedInputs(op.micro_batch));
+  if (op.reads_input && MicroBatchOf(op) != micro_batch_) {
+    RETURN_IF_ERROR(FeedInputs(MicroBatchOf(op)));
   }
   OpLog* log = log_.AddOp(instance_, device_.Now());
   for (const int buffer : op.allocs) {
     ASSIGN_OR_RETURN(blocks_[buffer],
-                     device_.Allocate(prepared_.buffer_bytes[buffer], StreamOf(buffer)));
+                     device_.Allocate(prepared_.buffer_bytes[buffer], PoolOf(buffer)));
   }
   for (const int wait : op.waits) device_.Wait(op.stream, events[wait]);
   for (const int stream : op.awaited_streams) device_.Wait(op.stream, device_.Record(stream));
@@ -153,10 +156,13 @@ Status RankRunner::Issue(const PreparedOp& op, std::vector<Event*>& events) {
   }
   for (const int buffer : op.frees) {
     ASSIGN_OR_RETURN(const Block block, Find(buffer, op));
-    device_.Free(block, StreamOf(buffer));
+    device_.Free(block, PoolOf(buffer));
     blocks_[buffer] = {};
   }
-  if (log != nullptr) log->allocated_bytes = device_.allocated_bytes();
+  if (log != nullptr) {
+    log->device_bytes = device_.device_bytes();
+    log->host_bytes = device_.host_bytes();
+  }
   return OkStatus();
 }
 
@@ -184,7 +190,7 @@ Status RankRunner::Launch(const PreparedOp& op, TimeSpan* span) {
   if (op.random != kNoRandom) {
     launch.random =
         RandomKey({context_.seed, static_cast<uint64_t>(step_), static_cast<uint64_t>(rank_),
-                   static_cast<uint64_t>(op.micro_batch), static_cast<uint64_t>(op.random)});
+                   static_cast<uint64_t>(MicroBatchOf(op)), static_cast<uint64_t>(op.random)});
   }
   if (std::holds_alternative<UpdateParameters>(op.work)) {
     ReadGradients(op);
@@ -244,8 +250,8 @@ void RankRunner::ReadLoss(const PreparedOp& op) {
 
 void RankRunner::ReadGradients(const PreparedOp& op) {
   const bool is_last = step_ + 1 == static_cast<int>(context_.programs.size());
-  if (context_.last_gradients == nullptr || !is_last) return;
   const ShardMap shards(context_.plan, rank_);
+  if (context_.last_gradients == nullptr || !is_last || !IsFirstReplica()) return;
   const std::vector<int> trainable = shards.Trainable();
   const auto& slices = std::get<UpdateParameters>(op.work).slices;
   for (size_t i = 0; i < slices.size(); ++i) {
@@ -253,10 +259,20 @@ void RankRunner::ReadGradients(const PreparedOp& op) {
     const int64_t size = SizeOf(slice.dtype);
     const Block& gradient = blocks_[op.in[slice.gradient]];
     const Block part{gradient.data + slice.gradient_from * size, slice.numel * size};
-    const int64_t first = shards.shard_rank() * shards.padded_numel(trainable[i]) * size;
-    if (part.bytes == 0) continue;
-    device_.Read(op.stream, part,
-                 {(*context_.last_gradients)[i].data() + first, static_cast<size_t>(part.bytes)});
+    ReadShard(op.stream, shards, trainable[i], part, (*context_.last_gradients)[i]);
+  }
+}
+
+// This rank's part of a whole tensor.
+void RankRunner::ReadShard(int stream, const ShardMap& shards, int parameter, const Block& shard,
+                           std::vector<std::byte>& whole) {
+  if (shards.local_numel(parameter) == 0) return;
+  const ShardMap::Runs runs = shards.LocalRuns(parameter);
+  const int64_t size = SizeOf(shards.dtype(parameter));
+  const int64_t bytes = runs.numel * size;
+  for (int64_t i = 0; i < runs.count; ++i) {
+    device_.Read(stream, {shard.data + i * bytes, bytes},
+                 {whole.data() + (runs.first + i * runs.step) * size, static_cast<size_t>(bytes)});
   }
 }
 
@@ -275,16 +291,11 @@ Status RankRunner::AwaitOldest() {
 }
 
 Status RankRunner::ReadWeights() {
+  if (!IsFirstReplica()) return OkStatus();
   const ShardMap shards(context_.plan, rank_);
-  if (rank_ >= shards.ranks()) return OkStatus();  // a replica's shards are the first group's
   for (int p = 0; p < context_.plan.parameters_size(); ++p) {
     const int buffer = context_.plan.parameters(p).sharded_buffer();
-    const int64_t size = SizeOf(shards.dtype(p));
-    const Block local{blocks_[buffer].data, shards.local_numel(p) * size};
-    if (local.bytes == 0) continue;
-    const int64_t first = shards.shard_rank() * shards.padded_numel(p) * size;
-    device_.Read(StreamOf(buffer), local,
-                 {(*context_.final_weights)[p].data() + first, static_cast<size_t>(local.bytes)});
+    ReadShard(StreamOf(buffer), shards, p, blocks_[buffer], (*context_.final_weights)[p]);
     RETURN_IF_ERROR(device_.Synchronize(device_.Record(StreamOf(buffer))));
   }
   return OkStatus();

@@ -11,6 +11,7 @@
 #include "exec/device.h"
 #include "exec/failure.h"
 #include "exec/log.h"
+#include "exec/prepare_parts.h"
 #include "exec/scoreboard.h"
 #include "exec/weights.h"
 #include "proto/plan.pb.h"
@@ -67,15 +68,20 @@ class RankRunner {
   Status RunStep(int step);
   Status RunSegment(int segment, int repetition);
   Status Issue(const PreparedOp& op, std::vector<Event*>& events);
-  Status Allocate(const PreparedOp& op);
   StatusOr<Block> Find(int buffer, const PreparedOp& op) const;
   StatusOr<std::vector<Block>> FindAll(const std::vector<int>& buffers, const PreparedOp& op) const;
   Status Launch(const PreparedOp& op, TimeSpan* span);
   void ReadLoss(const PreparedOp& op);
   void ReadGradients(const PreparedOp& op);
+  void ReadShard(int stream, const ShardMap& shards, int parameter, const Block& shard,
+                 std::vector<std::byte>& whole);
   Status AwaitOldest();
   Status ReadWeights();
+  // Others' shards are the same.
+  bool IsFirstReplica() const { return rank_ < context_.plan.mesh().shard_size(); }
   int StreamOf(int buffer) const { return context_.plan.buffers(buffer).stream(); }
+  Pool PoolOf(int buffer) const { return {StreamOf(buffer), context_.plan.buffers(buffer).host()}; }
+  int MicroBatchOf(const PreparedOp& op) const { return op.micro_batch + instance_.repetition; }
 
   const RunContext& context_;
   const int rank_;

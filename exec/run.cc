@@ -37,13 +37,13 @@ StatusOr<std::vector<PreparedPlan>> PrepareAll(const pb::Plan& plan) {
   return prepared;
 }
 
-// Bytes that a rank's blocks take when freed ones are kept for buffers of the same size and stream.
+// Bytes that a rank's blocks take when freed ones are kept for buffers of the same size and pool.
 int64_t BlockBytes(const pb::Plan& plan, const PreparedPlan& prepared) {
-  std::map<std::pair<int, int64_t>, int64_t> kept;
+  std::map<std::pair<Pool, int64_t>, int64_t> kept;
   int64_t total = 0;
   const auto key = [&](int buffer) {
-    return std::pair(static_cast<int>(plan.buffers(buffer).stream()),
-                     prepared.buffer_bytes[buffer]);
+    const pb::Buffer& b = plan.buffers(buffer);
+    return std::pair(Pool{b.stream(), b.host()}, prepared.buffer_bytes[buffer]);
   };
   for (const int buffer : plan.resident()) total += prepared.buffer_bytes[buffer];
   for (const PreparedSegment& segment : prepared.segments) {
@@ -108,15 +108,17 @@ class Crew {
   std::vector<Member> members_;  // none moves once threads have started
 };
 
-StepResult Combine(int step, const std::vector<RankStep>& ranks) {
+// Losses are the mean over all ranks, the gradient is that of the first `shards`: others hold
+// copies.
+StepResult Combine(int step, const std::vector<RankStep>& ranks, int shards) {
   StepResult result;
   result.step = step;
   result.losses.assign(ranks[0].losses.size(), 0);
   double squares = 0;
   for (const RankStep& rank : ranks) {
     for (size_t i = 0; i < rank.losses.size(); ++i) result.losses[i] += rank.losses[i];
-    squares += rank.squared_norm;
   }
+  for (int r = 0; r < shards; ++r) squares += ranks[r].squared_norm;
   for (double& loss : result.losses) loss /= static_cast<double>(ranks.size());
   result.has_gradient_norm = ranks[0].has_norm;
   result.gradient_norm = std::sqrt(squares);
@@ -197,7 +199,7 @@ StatusOr<RunOutcome> RunOn(Backend& backend, FailureFlag& failure, const pb::Pla
   for (int step = 0; step < options.steps; ++step) {
     const std::vector<RankStep> ranks = scoreboard.Get(step);
     if (ranks.empty()) break;
-    outcome.steps.push_back(Combine(step, ranks));
+    outcome.steps.push_back(Combine(step, ranks, shards.ranks()));
     if (options.on_step) options.on_step(outcome.steps.back());
   }
   crew.Join();

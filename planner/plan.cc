@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "planner/assumptions.h"
+#include "planner/checkpoint.h"
 #include "planner/graph/analysis.h"
 #include "planner/lower/facts.h"
 #include "planner/lower/step.h"
@@ -149,6 +150,28 @@ void DecideMicroBatches(const MicroBatchRequest& r, StepDecisions& d) {
   d.before_last.reshards = r.reshard_after_backward.value_or(true);
   d.before_last.all_reduces = r.all_reduce;
   d.before_last.is_last = r.last_backward;
+}
+
+// Operators as the op library names them: "aten.mm.default" is "mm", "aten.sum.dim_IntList" has its
+// overload.
+std::string OperatorName(std::string name) {
+  constexpr std::string_view kSpace = "aten.";
+  constexpr std::string_view kDefault = ".default";
+  if (name.starts_with(kSpace)) name.erase(0, kSpace.size());
+  if (name.ends_with(kDefault)) name.erase(name.size() - kDefault.size());
+  return name;
+}
+
+Status DecideCheckpoint(const ModelGraph& graph, const std::string& block_class,
+                        const CheckpointRequest& r, StepDecisions& d) {
+  ASSIGN_OR_RETURN(d.forward.checkpointed, CheckpointModules(graph, block_class, r));
+  d.forward.checkpoints_outside = r.outside_unit;
+  CheckpointRule& rule = d.forward.checkpoint;
+  rule.reentrant = r.reentrant;
+  rule.early_stop = r.early_stop;
+  rule.every_second_mm = r.save_every_second_matmul;
+  for (const std::string& name : r.save_ops) rule.kept.push_back(OperatorName(name));
+  return OkStatus();
 }
 
 StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
@@ -303,6 +326,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) 
   RETURN_IF_ERROR(CheckUnitsRun(graph, units));
   ASSIGN_OR_RETURN(decisions.units,
                    DecideUnits(graph, units, request, decisions.behaviour, decisions.shard_ranks));
+  RETURN_IF_ERROR(DecideCheckpoint(graph, model.block_class(), request.checkpoint, decisions));
   ASSIGN_OR_RETURN(decisions.shard_dims, DecideShardDims(graph, request, decisions.shard_ranks));
   RETURN_IF_ERROR(CheckParametersAreUsed(graph));
   pb::Plan plan;

@@ -57,13 +57,14 @@ struct MicroBatchRequest {
 
 // Which modules run their forward again in backward, and how.
 struct CheckpointRequest {
-  // "none", "block" (every block), "every:K" (blocks 0, K, 2K, ...), "class:NAME", or a pattern
-  // over paths ("layers.*.mlp"); ignored when `modules` is set.
+  // "none", "block" (every block), "every:K" (blocks 0, K, 2K, ...), "class:NAME", "pattern:A,B"
+  // (paths, "layers.*.mlp"); ignored when `modules` is set.
   std::string policy = "none";
-  std::vector<std::string> modules;  // exact paths
+  std::vector<std::string> modules = {};  // exact paths
   bool reentrant = false;
   bool outside_unit = false;  // checkpoint(fully_shard(m)), as Hugging Face does, not the reverse
-  std::vector<std::string> save_ops;  // ATen operators whose results are kept: "aten.mm.default"
+  // ATen operators whose results are kept: "aten.mm.default".
+  std::vector<std::string> save_ops = {};
   bool save_every_second_matmul = false;
   bool early_stop = true;
 };

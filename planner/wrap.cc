@@ -3,34 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <set>
 
-#include "proto/base/text.h"
+#include "planner/module_choice.h"
 
 namespace foreshard {
 namespace {
-
-std::vector<int> ModulesOfClass(const ModelGraph& graph, const std::string& class_name) {
-  std::vector<int> found;
-  for (size_t i = 1; i < graph.modules.size(); ++i) {
-    if (graph.modules[i].class_name == class_name) found.push_back(static_cast<int>(i));
-  }
-  return found;
-}
-
-StatusOr<std::vector<int>> Blocks(const ModelGraph& graph, const std::string& class_name) {
-  std::vector<int> blocks = ModulesOfClass(graph, class_name);
-  if (!blocks.empty()) return blocks;
-  std::set<std::string> classes;
-  for (size_t i = 1; i < graph.modules.size(); ++i) classes.insert(graph.modules[i].class_name);
-  const std::vector<std::string> names(classes.begin(), classes.end());
-  const auto nearest = NearestMatch(class_name, names);
-  return InvalidArgument(fmt::format(
-      "wrap: no module has class \"{}\", so nothing would be wrapped; the model's classes are {}{}",
-      class_name, fmt::join(names, ", "),
-      nearest ? fmt::format(" (did you mean {}?)", *nearest) : ""));
-}
 
 // Calls on runs of `per_unit` neighbouring blocks.
 std::vector<WrapRequest> GroupBlocks(const ModelGraph& graph, const std::vector<int>& blocks,
@@ -86,15 +63,7 @@ StatusOr<std::vector<WrapRequest>> TitanCalls(const ModelGraph& graph,
   return calls;
 }
 
-StatusOr<size_t> ParseEvery(const std::string& text) {
-  size_t k = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), k);
-  if (error != std::errc() || end != text.data() + text.size() || k < 1) {
-    return InvalidArgument(
-        fmt::format("wrap: \"every:{}\" wants a whole number of blocks, at least 1", text));
-  }
-  return k;
-}
+constexpr const char* kWhat = "wrap";
 
 StatusOr<std::vector<WrapRequest>> PolicyCalls(const ModelGraph& graph,
                                                const std::string& block_class,
@@ -103,7 +72,7 @@ StatusOr<std::vector<WrapRequest>> PolicyCalls(const ModelGraph& graph,
   const std::optional<Reshard> reshard = request.reshard_after_forward;
   if (policy == "whole") return std::vector<WrapRequest>{};
   if (policy.starts_with("class:")) {
-    ASSIGN_OR_RETURN(const std::vector<int> blocks, Blocks(graph, policy.substr(6)));
+    ASSIGN_OR_RETURN(const std::vector<int> blocks, ModulesOfClass(graph, policy.substr(6), kWhat));
     return GroupBlocks(graph, blocks, 1, reshard);
   }
   const bool every = policy.starts_with("every:");
@@ -114,12 +83,9 @@ StatusOr<std::vector<WrapRequest>> PolicyCalls(const ModelGraph& graph,
   }
   size_t per_unit = 1;
   if (every) {
-    ASSIGN_OR_RETURN(per_unit, ParseEvery(policy.substr(6)));
+    ASSIGN_OR_RETURN(per_unit, ParseEvery(policy.substr(6), kWhat));
   }
-  if (block_class.empty()) {
-    return InvalidArgument("wrap: the model names no block class; use class:NAME or whole");
-  }
-  ASSIGN_OR_RETURN(const std::vector<int> blocks, Blocks(graph, block_class));
+  ASSIGN_OR_RETURN(const std::vector<int> blocks, Blocks(graph, block_class, kWhat));
   if (policy == "titan") return TitanCalls(graph, blocks, reshard);
   return GroupBlocks(graph, blocks, per_unit, reshard);
 }
@@ -147,8 +113,8 @@ class UnitMaker {
     Unit unit;
     unit.reshard_after_forward = call.reshard_after_forward;
     for (const std::string& path : call.modules) {
-      const int module = graph_.FindModule(path);
-      RETURN_IF_ERROR(CheckModule(module, path, call));
+      ASSIGN_OR_RETURN(const int module, ModuleAt(graph_, path, kWhat));
+      RETURN_IF_ERROR(CheckModule(module, call));
       unit.modules.push_back(module);
       wrapped_[module] = true;
       unit.is_root |= module == 0;
@@ -160,21 +126,14 @@ class UnitMaker {
   }
 
  private:
-  Status CheckModule(int module, const std::string& path, const WrapRequest& call) {
-    if (module == kNone) {
-      return InvalidArgument(fmt::format("wrap: the model has no module \"{}\"", path));
-    }
+  Status CheckModule(int module, const WrapRequest& call) {
     if (module == 0 && call.modules.size() > 1) {
       return InvalidArgument("wrap: the model itself cannot share a unit with its submodules");
     }
-    const GraphModule& m = graph_.modules[module];
-    if (m.class_name == "ModuleList" || m.class_name == "ModuleDict") {
-      return InvalidArgument(
-          fmt::format("wrap: \"{}\" is a {} and has no forward; wrap its children instead", path,
-                      m.class_name));
-    }
+    RETURN_IF_ERROR(CheckHasForward(graph_, module, kWhat));
     if (wrapped_[module]) {
-      return InvalidArgument(fmt::format("wrap: module \"{}\" is wrapped twice", path));
+      return InvalidArgument(
+          fmt::format("wrap: module \"{}\" is wrapped twice", graph_.modules[module].path));
     }
     return OkStatus();
   }

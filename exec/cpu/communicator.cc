@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "exec/convert.h"
+#include "exec/cpu/chunk.h"
 #include "exec/cpu/device.h"
 #include "exec/cpu/sanitizers.h"
 #include "proto/base/check.h"
@@ -18,9 +19,14 @@ std::string Describe(const Launch& launch) {
   if (const auto* g = std::get_if<GatherSlices>(&op.work)) {
     return fmt::format("a gather of {} {} a rank at {}", g->slice, Name(g->dtype), op.place);
   }
+  if (const auto* r = std::get_if<ReduceInPlace>(&op.work)) {
+    return fmt::format("a {} of {} {} for all at {}", r->average ? "mean" : "sum", r->numel,
+                       Name(r->dtype), op.place);
+  }
   const auto& r = std::get<ReduceSlices>(op.work);
-  return fmt::format("a {} of {} {} a rank at {}", r.average ? "mean" : "sum", r.slice,
-                     Name(r.dtype), op.place);
+  const std::string times = r.factor == 1 ? "" : fmt::format(" times {}", r.factor);
+  return fmt::format("a {} of {} {}{} a rank at {}", r.average ? "mean" : "sum", r.slice,
+                     Name(r.dtype), times, op.place);
 }
 
 // Whether two members mean the same collective.
@@ -30,9 +36,14 @@ bool Agree(const PreparedOp& a, const PreparedOp& b) {
     const auto& other = std::get<GatherSlices>(b.work);
     return g->slice == other.slice && g->dtype == other.dtype;
   }
+  if (const auto* r = std::get_if<ReduceInPlace>(&a.work)) {
+    const auto& other = std::get<ReduceInPlace>(b.work);
+    return r->numel == other.numel && r->dtype == other.dtype && r->average == other.average;
+  }
   const auto& r = std::get<ReduceSlices>(a.work);
   const auto& other = std::get<ReduceSlices>(b.work);
-  return r.slice == other.slice && r.dtype == other.dtype && r.average == other.average;
+  return r.slice == other.slice && r.dtype == other.dtype && r.average == other.average &&
+         r.factor == other.factor;
 }
 
 // Every rank's slice into this rank's output, where its own stands already.
@@ -48,22 +59,59 @@ void Gather(const GatherSlices& gather, int member, std::span<const Launch* cons
   }
 }
 
-// The sum over the ranks in their order, in fp32, divided where a mean is asked for, rounded once.
-void Reduce(const ReduceSlices& reduce, int member, std::span<const Launch* const> all) {
-  constexpr int64_t kChunk = 1024;
-  float sum[kChunk];
+// What becomes of the ranks' parts of a sum.
+struct Sum {
+  DType dtype = DType::kFp32;
+  bool average = false;
+  float factor = 1;
+};
+
+// The sum of `n` elements over the ranks in their order, each times the factor, in fp32, divided
+// where a mean is asked for. `from` has the rank's part, `n` <= kChunk.
+void AddUp(const Sum& what, std::span<std::byte* const> from, int64_t n, float* sum) {
   float addend[kChunk];
+  for (size_t peer = 0; peer < from.size(); ++peer) {
+    float* part = peer == 0 ? sum : addend;
+    ConvertElements(from[peer], what.dtype, part, DType::kFp32, n);
+    for (int64_t i = 0; what.factor != 1 && i < n; ++i) part[i] *= what.factor;
+    for (int64_t i = 0; peer > 0 && i < n; ++i) sum[i] += addend[i];
+  }
+  const auto ranks = static_cast<float>(from.size());
+  for (int64_t i = 0; what.average && i < n; ++i) sum[i] /= ranks;
+}
+
+void Reduce(const ReduceSlices& reduce, int member, std::span<const Launch* const> all) {
   const int64_t size = SizeOf(reduce.dtype);
-  const auto ranks = static_cast<float>(all.size());
+  for (const Launch* peer : all) sanitizers::AnnounceRead(peer->in[0].data, peer->in[0].bytes);
+  sanitizers::AnnounceWrite(all[member]->out[0].data, all[member]->out[0].bytes);
+  std::vector<std::byte*> from(all.size());
+  float sum[kChunk];
   for (int64_t begin = 0; begin < reduce.slice; begin += kChunk) {
     const int64_t n = std::min(kChunk, reduce.slice - begin);
     for (size_t peer = 0; peer < all.size(); ++peer) {
-      const std::byte* from = all[peer]->in[0].data + (member * reduce.slice + begin) * size;
-      ConvertElements(from, reduce.dtype, peer == 0 ? sum : addend, DType::kFp32, n);
-      for (int64_t i = 0; peer > 0 && i < n; ++i) sum[i] += addend[i];
+      from[peer] = all[peer]->in[0].data + (member * reduce.slice + begin) * size;
     }
-    for (int64_t i = 0; reduce.average && i < n; ++i) sum[i] /= ranks;
+    AddUp({reduce.dtype, reduce.average, static_cast<float>(reduce.factor)}, from, n, sum);
     ConvertElements(sum, DType::kFp32, all[member]->out[0].data + begin * size, reduce.dtype, n);
+  }
+}
+
+// Each member adds up a part of the elements and writes the sum to everybody, so that nobody reads
+// what somebody has written.
+void Reduce(const ReduceInPlace& reduce, int member, std::span<const Launch* const> all) {
+  const int64_t size = SizeOf(reduce.dtype);
+  const auto members = static_cast<int64_t>(all.size());
+  const int64_t end = reduce.numel * (member + 1) / members;
+  std::vector<std::byte*> parts(all.size());
+  float sum[kChunk];
+  for (int64_t begin = reduce.numel * member / members; begin < end; begin += kChunk) {
+    const int64_t n = std::min(kChunk, end - begin);
+    for (size_t peer = 0; peer < all.size(); ++peer) {
+      parts[peer] = all[peer]->out[0].data + begin * size;
+      sanitizers::AnnounceWrite(parts[peer], n * size);
+    }
+    AddUp({reduce.dtype, reduce.average}, parts, n, sum);
+    for (std::byte* part : parts) ConvertElements(sum, DType::kFp32, part, reduce.dtype, n);
   }
 }
 
@@ -178,14 +226,13 @@ void CpuCommunicator::Run(Device& device, int stream, const Launch& launch) {
     if (launch.span != nullptr) launch.span->start = CpuDevice::Clock();
     const std::vector<const Launch*> all = seat.meeting->Begin(seat.member, launch);
     if (all.empty()) return;
-    if (const auto* gather = std::get_if<GatherSlices>(&launch.op->work)) {
+    const Work& work = launch.op->work;
+    if (const auto* gather = std::get_if<GatherSlices>(&work)) {
       Gather(*gather, seat.member, all);
+    } else if (const auto* reduce = std::get_if<ReduceInPlace>(&work)) {
+      Reduce(*reduce, seat.member, all);
     } else {
-      for (const Launch* peer : all) {
-        sanitizers::AnnounceRead(peer->in[0].data, peer->in[0].bytes);
-      }
-      sanitizers::AnnounceWrite(launch.out[0].data, launch.out[0].bytes);
-      Reduce(std::get<ReduceSlices>(launch.op->work), seat.member, all);
+      Reduce(std::get<ReduceSlices>(work), seat.member, all);
     }
     seat.meeting->End(seat.member);
     if (launch.span != nullptr) launch.span->end = CpuDevice::Clock();

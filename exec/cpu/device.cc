@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "exec/cpu/copy_elements.h"
+#include "exec/cpu/reduced.h"
 #include "exec/cpu/sanitizers.h"
 #include "exec/cpu/update.h"
 #include "proto/base/check.h"
@@ -60,15 +61,15 @@ CpuDevice::CpuDevice(const PreparedPlan& plan, int streams, bool poisons, Failur
 
 CpuDevice::~CpuDevice() { streams_.clear(); }
 
-StatusOr<Block> CpuDevice::Allocate(int64_t bytes, int stream) {
-  ASSIGN_OR_RETURN(const Block block, memory_.Allocate(bytes, stream));
-  changes_[stream].push_back({block, false});
+StatusOr<Block> CpuDevice::Allocate(int64_t bytes, Pool pool) {
+  ASSIGN_OR_RETURN(const Block block, memory_.Allocate(bytes, pool));
+  changes_[pool.stream].push_back({block, false});
   return block;
 }
 
-void CpuDevice::Free(const Block& block, int stream) {
-  memory_.Free(block, stream);
-  changes_[stream].push_back({block, true});
+void CpuDevice::Free(const Block& block, Pool pool) {
+  memory_.Free(block, pool);
+  changes_[pool.stream].push_back({block, true});
 }
 
 // All of the stream's own. A block of another stream's that is about to be used there has its
@@ -121,6 +122,10 @@ void CpuDevice::Execute(const Launch& launch) const {
     ExecuteKernel(*run, launch);
   } else if (const auto* copy = std::get_if<CopyElements>(&work)) {
     Copy(*copy, launch);
+  } else if (const auto* divide = std::get_if<DivideElements>(&work)) {
+    Divide(*divide, launch);
+  } else if (const auto* add = std::get_if<AddElements>(&work)) {
+    Add(*add, launch);
   } else if (std::holds_alternative<ZeroState>(work)) {
     for (const Block& b : launch.out) std::memset(b.data, 0, b.bytes);
   } else if (const auto* update = std::get_if<UpdateParameters>(&work)) {

@@ -21,9 +21,10 @@ class CpuDevice : public Device {
   CpuDevice(const PreparedPlan& plan, int streams, bool poisons, FailureFlag& failure);
   ~CpuDevice() override;
 
-  StatusOr<Block> Allocate(int64_t bytes, int stream) override;
-  void Free(const Block& block, int stream) override;
-  int64_t allocated_bytes() const override { return memory_.allocated_bytes(); }
+  StatusOr<Block> Allocate(int64_t bytes, Pool pool) override;
+  void Free(const Block& block, Pool pool) override;
+  int64_t device_bytes() const override { return memory_.device_bytes(); }
+  int64_t host_bytes() const override { return memory_.host_bytes(); }
   void Run(int stream, const Launch& launch) override;
   void Wait(int stream, Event* event) override;
   Event* Record(int stream) override;

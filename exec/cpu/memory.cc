@@ -21,12 +21,12 @@ CpuMemory::~CpuMemory() {
   }
 }
 
-StatusOr<Block> CpuMemory::Allocate(int64_t bytes, int stream) {
-  std::vector<std::byte*>& kept = free_[{stream, bytes}];
+StatusOr<Block> CpuMemory::Allocate(int64_t bytes, Pool pool) {
+  std::vector<std::byte*>& kept = free_[{pool, bytes}];
   if (!kept.empty()) {
     std::byte* data = kept.back();
     kept.pop_back();
-    allocated_ += bytes;
+    allocated_[pool.host] += bytes;
     return Block{data, bytes};
   }
   const int64_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;  // never 0
@@ -35,14 +35,14 @@ StatusOr<Block> CpuMemory::Allocate(int64_t bytes, int stream) {
     return Unavailable(fmt::format("memory: the host has no {} bytes left for a buffer", bytes));
   }
   all_.push_back(Block{static_cast<std::byte*>(data), bytes});
-  allocated_ += bytes;
+  allocated_[pool.host] += bytes;
   return all_.back();
 }
 
-void CpuMemory::Free(const Block& block, int stream) {
-  CHECK_LE(block.bytes, allocated_);
-  allocated_ -= block.bytes;
-  free_[{stream, block.bytes}].push_back(block.data);
+void CpuMemory::Free(const Block& block, Pool pool) {
+  CHECK_LE(block.bytes, allocated_[pool.host]);
+  allocated_[pool.host] -= block.bytes;
+  free_[{pool, block.bytes}].push_back(block.data);
 }
 
 }  // namespace foreshard::exec

@@ -41,9 +41,9 @@ class FaultyDevice final : public CpuDevice {
     if (fault_.on_issue) fault_.on_issue(launch);
     CpuDevice::Run(stream, launch);
   }
-  StatusOr<Block> Allocate(int64_t bytes, int stream) override {
+  StatusOr<Block> Allocate(int64_t bytes, Pool pool) override {
     if (fault_.runs_out_of_memory && ++allocations_ > 100) return Unavailable("memory: none left");
-    return CpuDevice::Allocate(bytes, stream);
+    return CpuDevice::Allocate(bytes, pool);
   }
 
  private:

@@ -115,7 +115,7 @@ TEST(Prepare, CopyOutMovesEveryElementOnce) {
       int64_t moved = 0;
       for (const CopyPiece& piece : copy->pieces) {
         EXPECT_GE(piece.from, 0);
-        moved += piece.numel;
+        moved += piece.numel * piece.runs;
       }
       EXPECT_EQ(moved * SizeOf(copy->to), prepared->buffer_bytes[op.in[0]]);
       ++seen;

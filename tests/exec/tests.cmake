@@ -27,11 +27,14 @@ foreshard_test(gradient_test
   SOURCES exec/gradient_test.cc exec/gradient_check.cc
   DEPS foreshard_sequential foreshard_planner foreshard_oplib)
 
-add_library(foreshard_one_rank STATIC testing/one_rank.cc)
+add_library(foreshard_one_rank STATIC testing/one_rank.cc testing/one_rank_reduction.cc)
 target_link_libraries(foreshard_one_rank PUBLIC foreshard_sequential foreshard_exec
                                          PRIVATE foreshard_options)
 
 foreshard_test(prepare_test SOURCES exec/prepare_test.cc DEPS foreshard_small_world foreshard_exec)
+foreshard_test(moves_test
+  SOURCES exec/collective_test.cc exec/moves_test.cc
+  DEPS foreshard_exec foreshard_proto)
 foreshard_test(failure_test SOURCES exec/failure_test.cc DEPS foreshard_small_world foreshard_exec)
 foreshard_test(training_test
   SOURCES exec/training_test.cc

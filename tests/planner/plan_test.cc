@@ -312,7 +312,7 @@ constexpr BadRequest kBad[] = {
      [](PlanRequest& r) { r.optimizer = "adamw", r.momentum = 0.9; }},
     {"loss", [](PlanRequest& r) { r.loss = "mse"; }},
     {"dtype", [](PlanRequest& r) { r.original_dtype = DType::kInt64; }},
-    {"dtype", [](PlanRequest& r) { r.param_dtype = DType::kFp16; }},
+    {"dtype", [](PlanRequest& r) { r.param_dtype = DType::kInt64; }},
     {"dtype", [](PlanRequest& r) { r.reduce_dtype = DType::kBool; }},
 };
 

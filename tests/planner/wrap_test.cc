@@ -191,7 +191,7 @@ TEST(WrapRefusal, UnknownPolicyListsThePolicies) {
 
 TEST(WrapRefusal, ModelsWithoutABlockClassNeedOne) {
   EXPECT_THAT(Refusal(TwoParameterModel(), Wrapped("block")),
-              HasSubstr("names no block class; use class:NAME or whole"));
+              HasSubstr("names no block class; use class:NAME or pattern:PATH"));
 }
 
 TEST(WrapRefusal, TitanNeedsEmbeddingNormAndHead) {
@@ -225,7 +225,7 @@ TEST(WrapRefusal, TiesAcrossUnitsNameBoth) {
 
 TEST(WrapRefusal, MissingModulesAreNamed) {
   EXPECT_THAT(Refusal(TreeModel({}), Calls({{"layers.9"}, {""}})),
-              HasSubstr("the model has no module \"layers.9\""));
+              HasSubstr("the model has no module \"layers.9\" (did you mean layers.0?)"));
 }
 
 TEST(WrapRefusal, TheLastCallIsOnTheModel) {
@@ -244,13 +244,13 @@ TEST(WrapRefusal, CallsNameAModule) {
   EXPECT_THAT(Refusal(TreeModel({}), Calls({{}, {""}})), HasSubstr("a call names no module"));
 }
 
-TEST(WrapRefusal, UnitsRunOnceInAForward) {
+TEST(WrapRefusal, UnitsRunInAForwardAndThoseOfSeveralModulesOnce) {
   pb::Model model = TreeModel({.blocks = 2});
   // The second block is called where the first one was: layers.1 runs twice, layers.0 never.
   for (pb::Statement& s : *model.mutable_root()->mutable_forward()) {
     if (s.module() == "layers.0") s.set_module("layers.1");
   }
-  EXPECT_THAT(Refusal(model, Calls({{"layers.1"}, {""}})),
+  EXPECT_THAT(Refusal(model, Calls({{"layers.1", "norm"}, {""}})),
               HasSubstr("module \"layers.1\" runs 2 times in a forward"));
   EXPECT_THAT(Refusal(model, Calls({{"layers.0"}, {""}})),
               HasSubstr("module \"layers.0\" runs 0 times in a forward"));

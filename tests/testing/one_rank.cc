@@ -40,11 +40,24 @@ const pb::Segment& SegmentNamed(const pb::Plan& plan, const std::string& name) {
   return plan.segments(0);
 }
 
+DType ReduceTypeOf(const pb::Plan& plan) {
+  for (const pb::Op& op : SegmentNamed(plan, "step").ops()) {
+    if (op.has_reduce_copy_in()) return static_cast<DType>(op.reduce_copy_in().to());
+  }
+  CHECK(false) << "nothing is reduced";
+  return DType::kFp32;
+}
+
 }  // namespace
 
-OneRankReference::OneRankReference(const pb::Plan& plan, int ranks, uint64_t seed,
+OneRankReference::OneRankReference(const pb::Plan& plan, const PlanRequest& request, uint64_t seed,
                                    const exec::WeightSource& weights, const exec::DataSource& data)
-    : plan_(plan), ranks_(ranks), seed_(seed), data_(data), runner_(plan) {
+    : plan_(plan),
+      ranks_(request.world_size),
+      rules_(RulesOf(request, ReduceTypeOf(plan))),
+      seed_(seed),
+      data_(data),
+      runner_(plan) {
   CHECK_EQ(plan.mesh().world_size(), 1);
   for (int i = 0; i < plan.parameters_size(); ++i) {
     const pb::Parameter& p = plan.parameters(i);
@@ -55,7 +68,9 @@ OneRankReference::OneRankReference(const pb::Plan& plan, int ranks, uint64_t see
     parameter_of_[p.sharded_buffer()] = i;
   }
   gradients_.resize(weights_.size());
-  sums_.resize(weights_.size());
+  for (int p = 0; p < plan.parameters_size(); ++p) {
+    if (!plan.parameters(p).frozen()) sums_[p] = ReducedGradient(rules_);
+  }
   for (const pb::ModuleBuffer& row : plan.module_buffers()) {
     const std::span<float> values = runner_.values<float>(row.buffer());
     std::ranges::copy(exec::Frequencies(row.rotary(), static_cast<int64_t>(values.size())),
@@ -65,25 +80,29 @@ OneRankReference::OneRankReference(const pb::Plan& plan, int ranks, uint64_t see
 
 std::vector<double> OneRankReference::Step() {
   std::vector<double> losses;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    runner_.SetRandomKey(exec::RandomKey(
-        {seed_, static_cast<uint64_t>(step_), static_cast<uint64_t>(rank), uint64_t{0}}));
-    Feed(rank);
-    RunMicroBatch(rank);
-    losses.push_back(loss_);
+  for (int micro_batch = 0; micro_batch < rules_.micro_batches; ++micro_batch) {
+    double sum = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      runner_.SetRandomKey(
+          exec::RandomKey({seed_, static_cast<uint64_t>(step_), static_cast<uint64_t>(rank),
+                           static_cast<uint64_t>(micro_batch)}));
+      Feed(rank, micro_batch);
+      RunMicroBatch(rank);
+      sum += loss_;
+    }
+    for (auto& [parameter, gradient] : sums_) gradient.EndMicroBatch(micro_batch);
+    losses.push_back(sum / ranks_);
   }
-  for (int p = 0; p < plan_.parameters_size(); ++p) {
-    if (!plan_.parameters(p).frozen()) Average(p);
-  }
+  for (auto& [parameter, gradient] : sums_) gradients_[parameter] = gradient.Take();
   Update();
   ++step_;
   return losses;
 }
 
-void OneRankReference::Feed(int rank) {
+void OneRankReference::Feed(int rank, int micro_batch) {
   for (int i = 0; i < plan_.inputs_size(); ++i) {
     const pb::Input& input = plan_.inputs(i);
-    const exec::DataPlace place{step_, rank, 0};
+    const exec::DataPlace place{step_, rank, micro_batch};
     if (input.dtype() == pb::INT64) {
       CHECK(data_.Fill(i, place, runner_.values<int64_t>(input.buffer())).ok());
       continue;
@@ -125,30 +144,16 @@ void OneRankReference::Gather(const pb::Op& op) {
   std::ranges::copy(bytes, runner_.bytes(op.out(0)).begin());
 }
 
-// Adds a micro-batch's gradients of a unit to those of the ranks before.
+// The gradients of a unit, of one rank's micro-batch.
 void OneRankReference::Collect(const pb::Op& op, int rank) {
-  reduce_dtype_ = static_cast<DType>(op.reduce_copy_in().to());
   int next = 0;
   for (const int p : plan_.units(op.unit()).parameters()) {
     if (plan_.parameters(p).frozen()) continue;
     const auto from = static_cast<DType>(op.reduce_copy_in().from(next));
     const std::span<std::byte> bytes = runner_.bytes(op.in(next++));
-    const std::vector<float> gradient =
-        Floats(Cast({bytes.begin(), bytes.end()}, from, reduce_dtype_), reduce_dtype_);
-    if (rank == 0) sums_[p].assign(gradient.size(), 0);
-    for (size_t i = 0; i < gradient.size(); ++i) {
-      sums_[p][i] = rank == 0 ? gradient[i] : sums_[p][i] + gradient[i];
-    }
+    sums_.at(p).Add(rank,
+                    Floats(Cast({bytes.begin(), bytes.end()}, from, rules_.reduce), rules_.reduce));
   }
-}
-
-void OneRankReference::Average(int parameter) {
-  std::vector<float>& sum = sums_[parameter];
-  for (float& x : sum) x /= static_cast<float>(ranks_);
-  std::vector<std::byte> rounded(sum.size() * SizeOf(reduce_dtype_));
-  exec::ConvertElements(sum.data(), DType::kFp32, rounded.data(), reduce_dtype_,
-                        static_cast<int64_t>(sum.size()));
-  gradients_[parameter] = Cast(rounded, reduce_dtype_, TypeOf(plan_.parameters(parameter)));
 }
 
 // The plan's own update on whole tensors, with a gradient buffer for each.
