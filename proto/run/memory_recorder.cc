@@ -59,7 +59,8 @@ MemoryRecorder::MemoryRecorder(const pb::Plan& plan, const Program& program, int
 void MemoryRecorder::OpBegun(const OpInstance& op, SimTime) {
   if (op.step >= recorded_steps_) return;
   const OpRecord& record = program_.op(op.op);
-  const PhaseId id{op.step, op.program, static_cast<pb::Phase>(record.phase), record.micro_batch};
+  const PhaseId id{op.step, op.program, static_cast<pb::Phase>(record.phase),
+                   record.micro_batch + op.repetition};
   if (!phase_ids_.empty() && phase_ids_.back() == id) return;
   replay_.BeginPhase(static_cast<int64_t>(phase_ids_.size()));
   phase_ids_.push_back(id);

@@ -29,6 +29,13 @@ Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
     return {1, gather.elems_in() * size, gather.elems_out() * size,
             gather.elems_in() * size * others};
   }
+  if (op.has_all_reduce()) {
+    const int64_t bytes =
+        op.all_reduce().elems() * SizeOf(static_cast<DType>(op.all_reduce().dtype()));
+    const int64_t ranks = plan.groups(op.all_reduce().group()).size();
+    // Every slice but one on its way to the sum, and on its way back.
+    return {1, bytes, bytes, 2 * bytes * (ranks - 1) / ranks};
+  }
   const pb::ReduceScatter& reduce = op.reduce_scatter();
   const int64_t size = SizeOf(static_cast<DType>(reduce.dtype()));
   const int64_t others = plan.groups(reduce.group()).size() - 1;
@@ -135,7 +142,7 @@ void ReportBuilder::AddCollectives(ProgramId program) {
   std::map<std::pair<std::string, int>, Moved> totals;
   for (const pb::SegmentUse& use : plan_.programs(static_cast<int>(program)).uses()) {
     for (const pb::Op& op : plan_.segments(use.segment()).ops()) {
-      if (!op.has_all_gather() && !op.has_reduce_scatter()) continue;
+      if (!op.has_all_gather() && !op.has_reduce_scatter() && !op.has_all_reduce()) continue;
       const Moved moved = Traffic(plan_, op);
       Moved& total = totals[{KindName(op), op.phase()}];
       total.count += use.repeat();

@@ -41,12 +41,14 @@ int LedgerTermOf(int memory_class) {
     case pb::UNSHARDED_PARAM:
     case pb::AG_OUTPUT:
     case pb::CAST:
+    case pb::POST_FORWARD_SHARD:
       return 3;
     case pb::UNSHARDED_GRAD:
     case pb::RS_INPUT:
     case pb::RS_OUTPUT:
       return 4;
     case pb::ACTIVATION:
+    case pb::RECOMPUTE:
       return IsLogits(memory_class) ? 7 : 5;
     case pb::TEMP:
       return IsLogits(memory_class) ? 7 : 6;
