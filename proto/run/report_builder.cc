@@ -147,11 +147,7 @@ void ReportBuilder::AddCollectives(ProgramId program) {
   std::map<std::pair<std::string, int>, Moved> totals;
   for (const pb::SegmentUse& use : plan_.programs(static_cast<int>(program)).uses()) {
     for (const pb::Op& op : plan_.segments(use.segment()).ops()) {
-<<<<<<< HEAD
       if (!IsCollective(op)) continue;
-=======
-      if (!op.has_all_gather() && !op.has_reduce_scatter() && !op.has_all_reduce()) continue;
->>>>>>> refs/heads/exec
       const Moved moved = Traffic(plan_, op);
       Moved& total = totals[{KindName(op), op.phase()}];
       total.count += use.repeat();
