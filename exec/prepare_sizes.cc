@@ -176,7 +176,7 @@ class Sizes {
 
   Status CopiedIn(const pb::Segment& segment, int index) {
     const pb::Op& op = segment.ops(index);
-    ASSIGN_OR_RETURN(const int group, GroupOfGather(segment, index));
+    ASSIGN_OR_RETURN(const int group, GroupOfGather(plan_, segment, index));
     const int64_t numel = op.gather_copy_in().elems() * plan_.groups(group).size();
     return Fills(op.out(0), numel * Size(op.gather_copy_in().dtype()));
   }

@@ -24,4 +24,9 @@ StatusOr<std::vector<UnitRules>> DecideUnits(const ModelGraph& graph,
 StatusOr<std::vector<int>> DecideShardDims(const ModelGraph& graph, const PlanRequest& request,
                                            int shard_ranks);
 
+// kInvalidArgument for a unit that fewer ranks keep after forward and that has a parameter which is
+// not cut along the first dimension.
+Status CheckPartsAreShards(const std::vector<Unit>& units, const std::vector<UnitRules>& rules,
+                           const std::vector<int>& shard_dims);
+
 }  // namespace foreshard

@@ -123,7 +123,7 @@ class DataWalk {
         if (category(op.out(0)) == pb::SHARDED_GRAD) return OkStatus();
         return All(op.out(), "writes", pb::RS_OUTPUT);
       case pb::Op::kGradFinalize:
-        return All(op.out().empty() ? op.in() : op.out(), "leaves", pb::SHARDED_GRAD);
+        return CheckFinalized(op);
       case pb::Op::kCopyToHost:
         return All(op.out(), "writes", pb::SHARDED_GRAD);
       case pb::Op::kOptimizerInit:
@@ -140,6 +140,14 @@ class DataWalk {
       default:
         return OkStatus();
     }
+  }
+
+  // The gradient itself, or a cast that is yet to be added to it.
+  Status CheckFinalized(const pb::Op& op) {
+    if (op.out().empty()) return All(op.in(), "leaves", pb::SHARDED_GRAD);
+    const bool casts = !op.grad_finalize().accumulate() && op.in(0) != op.out(0);
+    if (casts && category(op.out(0)) == pb::RS_OUTPUT) return OkStatus();
+    return All(op.out(), "leaves", pb::SHARDED_GRAD);
   }
 
   // What kernels write; a forward that runs again writes nothing else than RECOMPUTE.

@@ -23,9 +23,9 @@ class GatherCheck {
   }
 
   Status CopyIn() {
-    const bool one = op_.in_size() == 1;
-    if (one && contents_.Holds(op_.in(0), Data::kCastShard, op_.unit()) &&
-        contents_[op_.in(0)].parameter < 0) {
+    const bool alone = op_.in_size() == 1 && contents_[op_.in(0)].data == Data::kCastShard;
+    if (alone && contents_[op_.in(0)].parameter < 0) {
+      RETURN_IF_ERROR(Reads(Data::kCastShard, "its unit's cast shard"));
       return Leave(Data::kSlice, -1, contents_[op_.in(0)].kept);
     }
     if (ReadsAll(Data::kKept)) return Leave(Data::kSlice, -1, true);

@@ -16,13 +16,13 @@ class ReductionCheck {
       : contents_(contents), plan_(contents.plan()), op_(op) {}
 
   Status SplitGradient() {
-    RETURN_IF_ERROR(IsGradient(op_.in(0)));
-    RETURN_IF_ERROR(IsGradient(op_.out(0)));
+    RETURN_IF_ERROR(IsGradient("reads", op_.in(0)));
+    RETURN_IF_ERROR(IsGradient("writes", op_.out(0)));
     return Leave(Data::kSplit, op_.split_gradient().parameter());
   }
 
   Status CopyIn() {
-    for (const int32_t b : op_.in()) RETURN_IF_ERROR(IsGradient(b));
+    for (const int32_t b : op_.in()) RETURN_IF_ERROR(IsGradient("reads", b));
     RETURN_IF_ERROR(ReadsSplit());
     return Leave(Data::kGradients);
   }
@@ -75,10 +75,11 @@ class ReductionCheck {
     return contents_.Leave(op_, {data, op_.unit(), parameter, false});
   }
 
-  Status IsGradient(int32_t b) const {
+  Status IsGradient(std::string_view verb, int32_t b) const {
     const pb::Buffer& buffer = plan_.buffers(b);
     if (buffer.has_unit() && buffer.unit() == op_.unit()) return OkStatus();
-    return contents_.Broken("reduce", fmt::format("uses buffer {}, no gradient of its unit", b));
+    return contents_.Broken("reduce",
+                            fmt::format("{} buffer {}, no gradient of its unit", verb, b));
   }
 
   // Gradients that were split come in layout order. Where all trainable parameters of the unit have
@@ -98,7 +99,8 @@ class ReductionCheck {
       if (split) next = std::find(next, trainable.end(), in.parameter);
       const bool misplaced =
           split && (next == trainable.end() || (all && in.parameter != expected));
-      const bool unsplit = !split && all && plan_.parameters(expected).shard_dim() > 0;
+      const bool unsplit = !split && all && plan_.mesh().shard_size() > 1 &&
+                           plan_.parameters(expected).shard_dim() > 0;
       if (!misplaced && !unsplit) continue;
       return contents_.Broken(
           "reduce", fmt::format("reads buffer {}, {}", op_.in(i),

@@ -88,6 +88,7 @@ void Fsdp2::Unshard(int unit, pb::AllGather::Reason reason) {
   gather.set_dtype(ToProto(sharding_.compute));
   gather.set_reason(reason);
   s.gather_op = builder_.last_op();
+  s.gather_segment = builder_.plan().segments_size();
   for (BufferId b : temporary) builder_.Free(b);
 }
 
@@ -191,11 +192,22 @@ void Fsdp2::CopyOut(int unit) {
     const int64_t bytes = p.padded_numel * sharding_.ranks * SizeOf(sharding_.compute);
     joined.push_back(out[i] = builder_.Allocate(bytes, pb::TEMP, sharding_.streams.compute));
   }
-  builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
+  AwaitGather(unit);
   pb::Op& op = builder_.Issue(sharding_.streams.compute, std::span(&s.gathered, 1), out);
   op.mutable_copy_out()->set_elems(layout.padded_numel * sharding_.ranks);
   op.mutable_copy_out()->set_dtype(ToProto(sharding_.compute));
   if (!joined.empty()) JoinShards(unit, joined);
+}
+
+// Compute waits for the unit's gather before its next op.
+void Fsdp2::AwaitGather(int unit) {
+  const UnitState& s = states_[unit];
+  if (s.gather_segment == builder_.plan().segments_size()) {
+    return builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
+  }
+  // Of an earlier micro-batch, whose backward has asked for more than it used.
+  pb::Op& wait = builder_.Issue(sharding_.streams.compute, {}, {});
+  wait.mutable_stream_wait()->add_on(sharding_.streams.gather);
 }
 
 void Fsdp2::JoinShards(int unit, std::span<const BufferId> gathered) {

@@ -17,10 +17,9 @@ using testing::HasSubstr;
 std::vector<std::string> Matching(const std::string& patterns) {
   const pb::Model model = TreeModel({.blocks = 2});
   const ModelGraph graph = BuildModelGraph(model, 1, 2).value();
+  const std::vector<int> modules = ModulesMatching(graph, patterns, "wrap").value();
   std::vector<std::string> paths;
-  for (const int m : ModulesMatching(graph, patterns, "wrap").value()) {
-    paths.push_back(graph.modules[m].path);
-  }
+  for (const int m : modules) paths.push_back(graph.modules[m].path);
   return paths;
 }
 
