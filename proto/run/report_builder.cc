@@ -34,7 +34,6 @@ Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
     return {1, gather.elems_in() * size, gather.elems_out() * size,
             gather.elems_in() * size * others};
   }
-<<<<<<< HEAD
   if (op.has_reduce_scatter()) {
     const pb::ReduceScatter& reduce = op.reduce_scatter();
     const int64_t size = SizeOf(static_cast<DType>(reduce.dtype()));
@@ -46,20 +45,6 @@ Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
   const int64_t bytes = reduce.elems() * SizeOf(static_cast<DType>(reduce.dtype()));
   const int64_t ranks = plan.groups(reduce.group()).size();
   return {1, bytes, bytes, 2 * (bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks)};
-=======
-  if (op.has_all_reduce()) {
-    const int64_t bytes =
-        op.all_reduce().elems() * SizeOf(static_cast<DType>(op.all_reduce().dtype()));
-    const int64_t ranks = plan.groups(op.all_reduce().group()).size();
-    // Every slice but one on its way to the sum, and on its way back.
-    return {1, bytes, bytes, 2 * bytes * (ranks - 1) / ranks};
-  }
-  const pb::ReduceScatter& reduce = op.reduce_scatter();
-  const int64_t size = SizeOf(static_cast<DType>(reduce.dtype()));
-  const int64_t others = plan.groups(reduce.group()).size() - 1;
-  return {1, reduce.elems_in() * size, reduce.elems_out() * size,
-          reduce.elems_out() * size * others};
->>>>>>> refs/heads/exec
 }
 
 }  // namespace
@@ -162,11 +147,7 @@ void ReportBuilder::AddCollectives(ProgramId program) {
   std::map<std::pair<std::string, int>, Moved> totals;
   for (const pb::SegmentUse& use : plan_.programs(static_cast<int>(program)).uses()) {
     for (const pb::Op& op : plan_.segments(use.segment()).ops()) {
-<<<<<<< HEAD
       if (!IsCollective(op)) continue;
-=======
-      if (!op.has_all_gather() && !op.has_reduce_scatter() && !op.has_all_reduce()) continue;
->>>>>>> refs/heads/exec
       const Moved moved = Traffic(plan_, op);
       Moved& total = totals[{KindName(op), op.phase()}];
       total.count += use.repeat();
