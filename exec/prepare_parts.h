@@ -55,7 +55,7 @@ std::vector<int> ScratchOf(const pb::Op& op);
 std::string PlaceOf(const pb::Plan& plan, const pb::Segment& segment, int op);
 
 // The group of the all-gather for which op `index` copies in, or whose output it copies out.
-StatusOr<int> GroupOfGather(const pb::Segment& segment, int index);
+StatusOr<int> GroupOfGather(const pb::Plan& plan, const pb::Segment& segment, int index);
 
 // An op and what it is prepared from.
 struct OpContext {

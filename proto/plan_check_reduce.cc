@@ -99,7 +99,8 @@ class ReductionCheck {
       if (split) next = std::find(next, trainable.end(), in.parameter);
       const bool misplaced =
           split && (next == trainable.end() || (all && in.parameter != expected));
-      const bool unsplit = !split && all && plan_.parameters(expected).shard_dim() > 0;
+      const bool unsplit = !split && all && plan_.mesh().shard_size() > 1 &&
+                           plan_.parameters(expected).shard_dim() > 0;
       if (!misplaced && !unsplit) continue;
       return contents_.Broken(
           "reduce", fmt::format("reads buffer {}, {}", op_.in(i),

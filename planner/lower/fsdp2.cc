@@ -181,6 +181,7 @@ void Fsdp2::AtEnd() {
 // Compute has waited for the unit's reduction. A gather that nobody waited for is dropped.
 void Fsdp2::FinishUnit(int unit) {
   UnitState& s = states_[unit];
+  s.reduced_on = kHost;
   if (s.all_reduced >= 0) {
     builder_.SetUnit(unit);
     pb::Op& op = builder_.Issue(sharding_.streams.compute, {}, {});
@@ -191,7 +192,9 @@ void Fsdp2::FinishUnit(int unit) {
   if (s.pending) {
     builder_.SetUnit(unit);
     if (!IsAlone()) {
-      builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
+      if (s.gather_segment == builder_.plan().segments_size()) {
+        builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
+      }
       pb::Op& op = builder_.Issue(sharding_.streams.compute, {}, {});
       op.mutable_stream_wait()->add_on(sharding_.streams.gather);
       builder_.Free(s.gathered);

@@ -298,7 +298,7 @@ TEST(Moves, ACopyInForNoGatherIsRefused) {
                   0)
                   .status()
                   .message(),
-              testing::HasSubstr("no all_gather of the segment fills buffer 3"));
+              testing::HasSubstr("no all_gather fills buffer 3"));
 }
 
 // ---- elementwise
