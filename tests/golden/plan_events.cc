@@ -153,7 +153,7 @@ class EventWalk {
 
   void Step(const pb::Op& op, int micro_batch) {
     Event event = KindOf(plan_, op);
-    if (recompute_.Enters(op)) event.kind = "recompute";
+    if (recompute_.Enters(op) && options_.has_recompute) event.kind = "recompute";
     Snapshot then;
     if (!event.kind.empty()) then = event.kind == next_ ? before_ : alive_.now();
     const std::string next = NextEvent(plan_, op);
