@@ -5,37 +5,12 @@
 #include <optional>
 #include <vector>
 
+#include "proto/plan_check_contents.h"
 #include "proto/plan_check_parts.h"
 #include "proto/plan_check_walk.h"
 
 namespace foreshard::plan_check {
 namespace {
-
-// What an op has left in a buffer.
-enum class Data : uint8_t {
-  kNothing,
-  kAnything,
-  kCastShard,   // of a unit, as the following
-  kSlice,       // this rank's part of a gather output
-  kGathered,    // the whole of it
-  kParameters,  // copied out
-  kGradients,   // interleaved for a reduction
-  kReduced,
-  kFinalized,
-};
-
-struct Content {
-  Data data = Data::kNothing;
-  int32_t unit = -1;
-  int32_t parameter = -1;  // of a cast shard: the only one, -1 = all of the unit's
-  bool operator==(const Content&) const = default;
-};
-
-// Of a buffer since it was allocated.
-struct Life {
-  pb::Category category = pb::CATEGORY_UNSPECIFIED;
-  pb::Phase allocated = pb::PHASE_UNSPECIFIED;
-};
 
 template <typename Buffers>
 bool Contains(const Buffers& buffers, int32_t buffer) {
@@ -46,29 +21,23 @@ class DataWalk {
  public:
   explicit DataWalk(const pb::Plan& plan)
       : plan_(plan),
-        contents_(static_cast<size_t>(plan.buffers_size())),
-        lives_(contents_.size()),
+        contents_(plan),
         reduced_(static_cast<size_t>(plan.units_size())),
-        updated_(reduced_.size()) {
-    for (const int32_t b : plan.resident()) {
-      content(b).data = Data::kAnything;
-      category(b) = plan.buffers(b).category();
-    }
+        handed_over_(static_cast<size_t>(plan.parameters_size())) {
     for (const pb::Parameter& p : plan.parameters()) {
       if (!p.frozen()) trainable_.push_back(p.sharded_buffer());
     }
   }
 
   void BeginProgram(int number) {
-    number_ = number;
+    contents_.MoveTo(number);
     std::fill(reduced_.begin(), reduced_.end(), false);
   }
-  void BeginSegment(int, int) {}
+  void BeginSegment(int, int, int) {}
   Status EndProgram(int) { return OkStatus(); }
 
   Status Visit(int segment, int index) {
-    segment_ = segment;
-    index_ = index;
+    contents_.MoveTo(segment, index);
     const pb::Op& op = plan_.segments(segment).ops(index);
     for (const int32_t b : op.allocs()) {
       content(b) = {};
@@ -86,14 +55,12 @@ class DataWalk {
   }
 
  private:
-  Content& content(int32_t b) { return contents_[static_cast<size_t>(b)]; }
-  Life& life(int32_t b) { return lives_[static_cast<size_t>(b)]; }
-  pb::Category& category(int32_t b) { return life(b).category; }
+  Content& content(int32_t b) { return contents_[b]; }
+  Life& life(int32_t b) { return contents_.life(b); }
+  pb::Category& category(int32_t b) { return contents_.category(b); }
 
   Status Broken(std::string_view rule, const std::string& what) const {
-    return plan_check::Broken(
-        rule, OpPlace(plan_, plan_.segments(segment_), index_),
-        fmt::format("{} (program \"{}\")", what, WalkedProgram(plan_, number_).name()));
+    return contents_.Broken(rule, what);
   }
 
   // What lives longer than an op, which may have scratch, was written for some reason.
@@ -131,185 +98,90 @@ class DataWalk {
 
   Status CheckCategories(const pb::Op& op) {
     switch (op.kind_case()) {
-      case pb::Op::kCastShard:
+      case pb::Op::kCopyToDevice:
         RETURN_IF_ERROR(All(op.in(), "reads", pb::SHARDED_PARAM));
+        return All(op.out(), "writes", pb::CAST);
+      case pb::Op::kCastShard:
         return All(op.out(), "writes", pb::CAST);
       case pb::Op::kGatherCopyIn:
       case pb::Op::kAllGather:
         return All(op.out(), "writes", pb::AG_OUTPUT);
-      case pb::Op::kCopyOut:
+      case pb::Op::kJoinShards:
       case pb::Op::kLocalGather:
         return All(op.out(), "writes", pb::UNSHARDED_PARAM);
+      case pb::Op::kKeepSlice:
+        RETURN_IF_ERROR(All(op.in(), "reads", pb::UNSHARDED_PARAM));
+        return All(op.out(), "writes", pb::POST_FORWARD_SHARD);
+      case pb::Op::kSplitGradient:
+        RETURN_IF_ERROR(All(op.in(), "reads", pb::UNSHARDED_GRAD));
+        return All(op.out(), "writes", pb::UNSHARDED_GRAD);
       case pb::Op::kReduceCopyIn:
         RETURN_IF_ERROR(All(op.in(), "reads", pb::UNSHARDED_GRAD));
         return All(op.out(), "writes", pb::RS_INPUT);
-      case pb::Op::kGradFinalize:
-        return All(op.out().empty() ? op.in() : op.out(), "leaves", pb::SHARDED_GRAD);
       case pb::Op::kReduceScatter:
       case pb::Op::kLocalReduce:
         if (category(op.out(0)) == pb::SHARDED_GRAD) return OkStatus();
         return All(op.out(), "writes", pb::RS_OUTPUT);
+      case pb::Op::kGradFinalize:
+        return CheckFinalized(op);
+      case pb::Op::kCopyToHost:
+        return All(op.out(), "writes", pb::SHARDED_GRAD);
       case pb::Op::kOptimizerInit:
         return All(op.out(), "writes", pb::OPTIMIZER_STATE);
       case pb::Op::kOptimizerStep:
         return All(op.in(), "reads", pb::SHARDED_GRAD);
       case pb::Op::kCompute:
-        for (const int32_t b : op.out()) {
-          if (category(b) == pb::ACTIVATION || category(b) == pb::UNSHARDED_GRAD) continue;
-          const int32_t written[] = {b};
-          RETURN_IF_ERROR(All(written, "writes", pb::TEMP));
-        }
-        return OkStatus();
+        return CheckWritten(op);
       default:
         return OkStatus();
     }
   }
 
-  // ---- what each kind needs and leaves
-
-  void Leave(const pb::Op& op, Data data, int32_t unit) {
-    for (const int32_t b : op.out()) content(b) = {data, unit};
+  // The gradient itself, or a cast that is yet to be added to it.
+  Status CheckFinalized(const pb::Op& op) {
+    if (op.out().empty()) return All(op.in(), "leaves", pb::SHARDED_GRAD);
+    const bool casts = !op.grad_finalize().accumulate() && op.in(0) != op.out(0);
+    if (casts && category(op.out(0)) == pb::RS_OUTPUT) return OkStatus();
+    return All(op.out(), "leaves", pb::SHARDED_GRAD);
   }
 
+  // What kernels write; a forward that runs again writes nothing else than RECOMPUTE.
+  Status CheckWritten(const pb::Op& op) {
+    if (op.compute().recompute()) return All(op.out(), "writes", pb::RECOMPUTE);
+    for (const int32_t b : op.out()) {
+      if (category(b) == pb::ACTIVATION || category(b) == pb::UNSHARDED_GRAD) continue;
+      const int32_t written[] = {b};
+      RETURN_IF_ERROR(All(written, "writes", pb::TEMP));
+    }
+    return OkStatus();
+  }
+
+  // ---- what each kind needs and leaves
+
   Status CheckKind(const pb::Op& op) {
-    switch (op.kind_case()) {
-      case pb::Op::kCastShard:
-        return CheckCast(op);
-      case pb::Op::kGatherCopyIn:
-        RETURN_IF_ERROR(op.in_size() == 1 && content(op.in(0)).data == Data::kCastShard
-                            ? ReadsCast(op)
-                            : ReadsShard(op));
-        return Unit(op, Data::kSlice);
-      case pb::Op::kAllGather:
-        RETURN_IF_ERROR(Reads(op, "gather", Data::kSlice, "its unit's shard copied in"));
-        return Unit(op, Data::kGathered);
-      case pb::Op::kCopyOut:
-        RETURN_IF_ERROR(Reads(op, "gather", Data::kGathered, "its unit's gather output"));
-        RETURN_IF_ERROR(CheckCopiedOut(op));
-        return Unit(op, Data::kParameters);
-      case pb::Op::kLocalGather:
-        RETURN_IF_ERROR(CheckLocalGather(op));
-        return Unit(op, Data::kParameters);
-      case pb::Op::kReduceCopyIn:
-        RETURN_IF_ERROR(ReadsGradients(op));
-        return Unit(op, Data::kGradients);
-      case pb::Op::kReduceScatter:
-      case pb::Op::kLocalReduce:
-        RETURN_IF_ERROR(Reads(op, "reduce", Data::kGradients, "its unit's gradients copied in"));
-        RETURN_IF_ERROR(Unit(op, Data::kReduced));
+    if (IsPartOfGather(op)) return CheckGather(contents_, op);
+    if (IsPartOfReduction(op)) {
+      if (op.has_reduce_scatter() || op.has_local_reduce()) {
         reduced_[static_cast<size_t>(op.unit())] = true;
-        return OkStatus();
-      case pb::Op::kGradFinalize:
-        RETURN_IF_ERROR(Reads(op, "reduce", Data::kReduced, "its unit's reduced shard"));
-        if (op.out().empty()) content(op.in(0)).data = Data::kFinalized;
-        return Unit(op, Data::kFinalized);
+      }
+      return CheckReduction(contents_, op);
+    }
+    switch (op.kind_case()) {
       case pb::Op::kOptimizerStep:
         return CheckUpdate(op);
       case pb::Op::kCompute:
         RETURN_IF_ERROR(CheckCompute(op));
         [[fallthrough]];
       default:
-        Leave(op, Data::kAnything, -1);
-        return OkStatus();
+        return contents_.Leave(op, {.data = Data::kAnything});
     }
-  }
-
-  Status Unit(const pb::Op& op, Data data) {
-    Leave(op, data, op.unit());
-    return OkStatus();
-  }
-
-  // Its only operand was last written by the op that goes before it, for the same unit.
-  Status Reads(const pb::Op& op, std::string_view rule, Data data, std::string_view what) {
-    if (op.in_size() == 1 && content(op.in(0)) == Content{data, op.unit()}) return OkStatus();
-    return Broken(
-        rule, fmt::format("reads {}, expected {} alone",
-                          op.in().empty() ? "nothing" : fmt::format("buffer {}", op.in(0)), what));
-  }
-
-  // The parameter of the unit that this is the shard of, or -1.
-  int32_t ParameterOf(const pb::Op& op, int32_t buffer) const {
-    for (const int32_t p : plan_.units(op.unit()).parameters()) {
-      if (plan_.parameters(p).sharded_buffer() == buffer) return p;
-    }
-    return -1;
-  }
-
-  // Of all of the unit, or in a group of one rank of one parameter.
-  Status CheckCast(const pb::Op& op) {
-    int32_t only = -1;
-    if (plan_.mesh().shard_size() == 1 && op.in_size() == 1) only = ParameterOf(op, op.in(0));
-    if (only < 0 || plan_.units(op.unit()).parameters_size() == 1) RETURN_IF_ERROR(ReadsShard(op));
-    for (const int32_t b : op.out()) content(b) = {Data::kCastShard, op.unit(), only};
-    return OkStatus();
-  }
-
-  // The cast of a unit's only parameter is the cast of the unit.
-  Status ReadsCast(const pb::Op& op) {
-    const Content& in = content(op.in(0));
-    const bool only = in.unit == op.unit() && plan_.units(op.unit()).parameters_size() == 1;
-    return only ? OkStatus() : Reads(op, "gather", Data::kCastShard, "its unit's cast shard");
-  }
-
-  Status CheckLocalGather(const pb::Op& op) {
-    const Content& in = content(op.in(0));
-    const bool cast = in.data == Data::kCastShard && in.unit == op.unit();
-    const int32_t parameter = cast ? in.parameter : ParameterOf(op, op.in(0));
-    if (parameter >= 0) {
-      const int64_t elems = plan_.parameters(parameter).padded_shard_numel();
-      if (elems == op.local_gather().elems()) return OkStatus();
-      return Broken("collective", fmt::format("moves {} elements, parameter \"{}\" has {}",
-                                              op.local_gather().elems(),
-                                              plan_.parameters(parameter).path(), elems));
-    }
-    return Broken("gather", fmt::format("reads buffer {}, neither the shard of a parameter of its "
-                                        "unit nor a cast of one",
-                                        op.in(0)));
-  }
-
-  Status ReadsShard(const pb::Op& op) {
-    const auto& parameters = plan_.units(op.unit()).parameters();
-    bool same = op.in_size() == parameters.size();
-    for (int i = 0; same && i < op.in_size(); ++i) {
-      same = op.in(i) == plan_.parameters(parameters.Get(i)).sharded_buffer();
-    }
-    if (same) return OkStatus();
-    return Broken("gather", "does not read its unit's shards, one a parameter in layout order");
-  }
-
-  Status ReadsGradients(const pb::Op& op) {
-    for (const int32_t b : op.in()) {
-      const pb::Buffer& buffer = plan_.buffers(b);
-      if (buffer.has_unit() && buffer.unit() == op.unit()) continue;
-      return Broken("reduce", fmt::format("reads buffer {}, no gradient of its unit", b));
-    }
-    return OkStatus();
-  }
-
-  // One buffer a parameter, of its padded size in all ranks.
-  Status CheckCopiedOut(const pb::Op& op) {
-    const auto& parameters = plan_.units(op.unit()).parameters();
-    if (op.out_size() != parameters.size()) {
-      return Broken("gather", fmt::format("writes {} buffers for {} parameters", op.out_size(),
-                                          parameters.size()));
-    }
-    const int64_t element = ElementBytes(op.copy_out().dtype());
-    for (int i = 0; i < op.out_size(); ++i) {
-      const int64_t padded = plan_.parameters(parameters.Get(i)).padded_shard_numel();
-      // The gathered unit has fewer than 2^62 elements, which may still be too many bytes.
-      const int64_t bytes = Multiply(padded * plan_.mesh().shard_size(), element).value_or(-1);
-      if (plan_.buffers(op.out(i)).bytes() == bytes) continue;
-      return Broken("gather", fmt::format("writes buffer {} of {} bytes, the parameter has {}",
-                                          op.out(i), plan_.buffers(op.out(i)).bytes(), bytes));
-    }
-    return OkStatus();
   }
 
   Status CheckCompute(const pb::Op& op) {
     for (const int32_t b : op.in()) {
       if (category(b) != pb::UNSHARDED_PARAM) continue;
       const pb::Buffer& buffer = plan_.buffers(b);
-      if (buffer.has_unit() && content(b) == Content{Data::kParameters, buffer.unit()}) continue;
+      if (buffer.has_unit() && contents_.Holds(b, Data::kParameters, buffer.unit())) continue;
       return Broken("gather", fmt::format("reads buffer {}, which no copy_out or local_gather of "
                                           "its unit has written last",
                                           b));
@@ -319,25 +191,37 @@ class DataWalk {
 
   // Every unit that was reduced hands over one gradient, and all that is trained is written.
   Status CheckUpdate(const pb::Op& op) {
-    std::fill(updated_.begin(), updated_.end(), false);
+    RETURN_IF_ERROR(CheckHandedOver(op));
+    return CheckUpdated(op);
+  }
+
+  // in = the gradient of each unit that was reduced, or on the host one of each of its trainable
+  // parameters.
+  Status CheckHandedOver(const pb::Op& op) {
+    std::fill(handed_over_.begin(), handed_over_.end(), false);
     for (const int32_t b : op.in()) {
-      const Content c = content(b);
+      const Content& c = content(b);
       if (c.data != Data::kReduced && c.data != Data::kFinalized) {
         return Broken("optimizer", fmt::format("reads buffer {}, no reduced gradient", b));
       }
-      if (updated_[static_cast<size_t>(c.unit)]) {
-        return Broken("optimizer", fmt::format("reads a second gradient of unit \"{}\"",
-                                               plan_.units(c.unit).name()));
-      }
-      updated_[static_cast<size_t>(c.unit)] = true;
-    }
-    for (int u = 0; u < plan_.units_size(); ++u) {
-      if (reduced_[static_cast<size_t>(u)] && !updated_[static_cast<size_t>(u)]) {
-        return Broken("optimizer", fmt::format("does not read the gradient of unit \"{}\"",
-                                               plan_.units(u).name()));
+      for (const int32_t p : plan_.units(c.unit).parameters()) {
+        if (plan_.parameters(p).frozen() || (c.parameter >= 0 && p != c.parameter)) continue;
+        if (handed_over_[static_cast<size_t>(p)]) {
+          return Broken("optimizer", fmt::format("reads a second gradient of unit \"{}\"",
+                                                 plan_.units(c.unit).name()));
+        }
+        handed_over_[static_cast<size_t>(p)] = true;
       }
     }
-    return CheckUpdated(op);
+    for (int p = 0; p < plan_.parameters_size(); ++p) {
+      const int32_t unit = plan_.parameters(p).unit();
+      const bool missing = reduced_[static_cast<size_t>(unit)] && !plan_.parameters(p).frozen() &&
+                           !handed_over_[static_cast<size_t>(p)];
+      if (!missing) continue;
+      return Broken("optimizer", fmt::format("does not read the gradient of unit \"{}\"",
+                                             plan_.units(unit).name()));
+    }
+    return OkStatus();
   }
 
   // out = the trainable shards in the plan's order, then the state that optimizer_init has written.
@@ -358,14 +242,10 @@ class DataWalk {
   }
 
   const pb::Plan& plan_;
-  int number_ = 0;
-  int segment_ = 0;
-  int index_ = 0;
-  std::vector<Content> contents_;
-  std::vector<Life> lives_;
+  Contents contents_;
   std::vector<int32_t> trainable_;  // shards in the plan's order
   std::vector<bool> reduced_;       // units, in this program
-  std::vector<bool> updated_;       // scratch
+  std::vector<bool> handed_over_;   // scratch: parameters whose gradients were read
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ class NamingWalk {
   }
 
   void BeginProgram(int number) { names_.push_back(static_cast<uint64_t>(number)); }
-  void BeginSegment(int number, int segment) { order_.BeginSegment(number, segment); }
+  void BeginSegment(int number, int segment, int) { order_.BeginSegment(number, segment); }
   Status EndProgram(int) { return OkStatus(); }
 
   Status Visit(int segment, int index) {

@@ -29,7 +29,7 @@ class RedundantWalk {
   }
 
   void BeginProgram(int) {}
-  void BeginSegment(int number, int segment) { order_.BeginSegment(number, segment); }
+  void BeginSegment(int number, int segment, int) { order_.BeginSegment(number, segment); }
   Status EndProgram(int) { return OkStatus(); }
 
   Status Visit(int segment, int index) {

@@ -2,8 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
-#include <utility>
+#include <map>
 #include <vector>
 
 #include "proto/plan_check_parts.h"
@@ -31,24 +30,29 @@ class Walk {
     reduced_.clear();
     backward_ = false;
     for (const pb::SegmentUse& use : program.uses()) {
+      for (int i = 0; i < plan_.segments(use.segment()).ops_size(); ++i) {
+        RETURN_IF_ERROR(Count(plan_.segments(use.segment()), i, use.repeat()));
+      }
       // What a segment leaves alive is decided by the last alloc or free of each buffer, so a
       // third repetition starts exactly where the second did.
       for (int i = 0; i < std::min(use.repeat(), 2); ++i) {
-        RETURN_IF_ERROR(RunSegment(plan_.segments(use.segment()), i));
+        RETURN_IF_ERROR(RunSegment(plan_.segments(use.segment())));
       }
     }
     return CheckReduced();
   }
 
  private:
-  Status RunSegment(const pb::Segment& segment, int repetition) {
+  Status RunSegment(const pb::Segment& segment) {
+    // What a segment finds written counts as written once.
+    for (const int32_t buffer : rewritten_) writes_[static_cast<size_t>(buffer)] = 1;
+    rewritten_.clear();
     for (int i = 0; i < segment.ops_size(); ++i) {
       RETURN_IF_ERROR(Allocate(segment, i));
       RETURN_IF_ERROR(Use(segment, i));
       RETURN_IF_ERROR(Read(segment, i));
       RETURN_IF_ERROR(Settle(segment, i));
       RETURN_IF_ERROR(Free(segment, i));
-      if (repetition == 0) RETURN_IF_ERROR(Count(segment, i));
     }
     return OkStatus();
   }
@@ -87,7 +91,9 @@ class Walk {
                       "\"{}\")",
                       expected, buffer, writes_[buffer], program_));
     }
-    for (const int32_t buffer : op.out()) ++writes_[static_cast<size_t>(buffer)];
+    for (const int32_t buffer : op.out()) {
+      if (++writes_[static_cast<size_t>(buffer)] == 2) rewritten_.push_back(buffer);
+    }
     return OkStatus();
   }
 
@@ -129,32 +135,50 @@ class Walk {
     return OkStatus();
   }
 
-  // Notes gathers and reductions; a unit is reduced at most once for a micro-batch.
-  Status Count(const pb::Segment& segment, int index) {
+  // Micro-batches of a step, first to last.
+  struct MicroBatches {
+    int64_t first = 0;
+    int64_t last = 0;
+  };
+
+  // Notes gathers and reductions of an op and its repetitions; a unit is reduced at most once for a
+  // micro-batch.
+  Status Count(const pb::Segment& segment, int index, int32_t repeat) {
     const pb::Op& op = segment.ops(index);
     backward_ = backward_ || op.phase() == pb::BACKWARD;
     if (!op.has_unit()) return OkStatus();
-    if (op.has_all_gather() || op.has_local_gather()) gathered_.insert(op.unit());
-    const bool reduces = op.has_reduce_scatter() || op.has_local_reduce();
-    if (reduces && !reduced_.insert({op.unit(), op.micro_batch()}).second) {
-      return plan_check::Broken("reduce", OpPlace(plan_, segment, index),
-                                fmt::format("unit \"{}\" is reduced twice (program \"{}\")",
-                                            plan_.units(op.unit()).name(), program_));
+    const MicroBatches now{op.micro_batch(), int64_t{op.micro_batch()} + repeat - 1};
+    if (op.has_all_gather() || op.has_local_gather()) {
+      int64_t& last = gathered_.try_emplace(op.unit(), now.last).first->second;
+      last = std::max(last, now.last);
     }
+    if (!op.has_reduce_scatter() && !op.has_local_reduce()) return OkStatus();
+    for (const MicroBatches& before : reduced_[op.unit()]) {
+      if (before.last < now.first || now.last < before.first) continue;
+      return plan_check::Broken(
+          "reduce", OpPlace(plan_, segment, index),
+          fmt::format("unit \"{}\" is reduced twice in micro-batch {} (program \"{}\")",
+                      plan_.units(op.unit()).name(), std::max(before.first, now.first), program_));
+    }
+    reduced_[op.unit()].push_back(now);
     return OkStatus();
   }
 
-  // A unit that was gathered and has gradients is reduced in a step that has a backward.
+  // In a step that has a backward, a unit that was gathered and has gradients is reduced in the
+  // last micro-batch that gathers it, or in a later one that finds it gathered.
   Status CheckReduced() const {
     if (!backward_) return OkStatus();
-    for (const int32_t unit : gathered_) {
-      const auto found = reduced_.lower_bound({unit, 0});
-      const bool reduced = found != reduced_.end() && found->first == unit;
-      if (!reduced && plan_.units(unit).grad_padded_shard_numel() > 0) {
-        return plan_check::Broken(
-            "reduce", fmt::format("program \"{}\"", program_),
-            fmt::format("unit \"{}\" is gathered but never reduced", plan_.units(unit).name()));
-      }
+    for (const auto& [unit, last] : gathered_) {
+      if (plan_.units(unit).grad_padded_shard_numel() == 0) continue;
+      const auto found = reduced_.find(unit);
+      const bool reduced =
+          found != reduced_.end() &&
+          std::ranges::any_of(found->second, [&](const MicroBatches& m) { return m.last >= last; });
+      if (reduced) continue;
+      return plan_check::Broken(
+          "reduce", fmt::format("program \"{}\"", program_),
+          fmt::format("unit \"{}\" is gathered in micro-batch {} but not reduced in it or later",
+                      plan_.units(unit).name(), last));
     }
     return OkStatus();
   }
@@ -163,9 +187,11 @@ class Walk {
   std::string program_;
   std::vector<bool> alive_;
   std::vector<bool> resident_;
-  std::vector<int> writes_;                        // since the allocation
-  std::set<int32_t> gathered_;                     // units of this program
-  std::set<std::pair<int32_t, int32_t>> reduced_;  // (unit, micro-batch) of this program
+  std::vector<int> writes_;         // since the allocation, or once before this segment
+  std::vector<int32_t> rewritten_;  // buffers that this segment has written more often
+  // Of this program, by unit: the last micro-batch that gathers it, those that reduce it.
+  std::map<int32_t, int64_t> gathered_;
+  std::map<int32_t, std::vector<MicroBatches>> reduced_;
   bool backward_ = false;
 };
 

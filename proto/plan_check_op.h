@@ -22,6 +22,22 @@ struct OpContext {
   }
 };
 
+// `elems` of `dtype` in bytes; refused when that is no size.
+StatusOr<int64_t> SizeIn(const OpContext& c, int64_t elems, pb::DType dtype);
+
+// A whole buffer: exactly `bytes`, as the messages on the wire must be.
+Status Whole(const OpContext& c, int32_t buffer, int64_t bytes);
+
+// Whether the op is a part of a gather or reduction, and so belongs to a unit.
+bool MovesUnit(const pb::Op& op);
+
+// Sizes, and what else an op that MovesUnit (or an all_reduce of CLIP) says of itself. REQUIRES:
+// its buffers are in their table, and its unit if it has to have one.
+Status CheckMove(const OpContext& c);
+
+// Rule host. REQUIRES: the op's buffers and stream are in their tables.
+Status CheckHost(const OpContext& c);
+
 // The op's kernel exists, and every operand and result lies inside its buffer. REQUIRES: its
 // buffers are in their table.
 Status CheckCompute(const OpContext& c);

@@ -88,12 +88,21 @@ bool MovesUnit(const pb::Op& op) {
     case pb::Op::kGatherCopyIn:
     case pb::Op::kAllGather:
     case pb::Op::kCopyOut:
+    case pb::Op::kJoinShards:
+    case pb::Op::kKeepSlice:
+    case pb::Op::kCopyToDevice:
+    case pb::Op::kLocalGather:
+    case pb::Op::kSplitGradient:
     case pb::Op::kReduceCopyIn:
     case pb::Op::kReduceScatter:
-    case pb::Op::kGradFinalize:
-    case pb::Op::kLocalGather:
     case pb::Op::kLocalReduce:
+    case pb::Op::kDivide:
+    case pb::Op::kAddReduced:
+    case pb::Op::kGradFinalize:
+    case pb::Op::kCopyToHost:
       return true;
+    case pb::Op::kAllReduce:
+      return op.phase() != pb::CLIP;
     default:
       return false;
   }
@@ -110,131 +119,6 @@ Status CheckWaitList(const OpContext& c, const Waits& waits) {
     }
   }
   return OkStatus();
-}
-
-// `elems` of `dtype` in bytes; refused when that is no size.
-StatusOr<int64_t> SizeIn(const OpContext& c, int64_t elems, pb::DType dtype) {
-  const std::optional<int64_t> bytes = Multiply(elems, ElementBytes(dtype));
-  if (ElementBytes(dtype) == 0 || !bytes) {
-    return c.Broken("collective", fmt::format("{} elements of dtype {} are no size", elems,
-                                              static_cast<int>(dtype)));
-  }
-  return *bytes;
-}
-
-// A whole buffer: exactly `bytes`, as the messages on the wire must be.
-Status Whole(const OpContext& c, int32_t buffer, int64_t bytes) {
-  if (c.buffer(buffer).bytes() == bytes) return OkStatus();
-  return c.Broken("collective", fmt::format("buffer {} has {} bytes, the op moves {}", buffer,
-                                            c.buffer(buffer).bytes(), bytes));
-}
-
-// The buffers together are exactly `bytes`.
-template <typename Buffers>
-Status Exactly(const OpContext& c, std::string_view role, const Buffers& buffers, int64_t bytes) {
-  int64_t total = 0;
-  for (const int32_t buffer : buffers) {
-    // A list may repeat a buffer, so the sum needs its own bound.
-    if (total <= bytes) total += c.buffer(buffer).bytes();
-  }
-  if (total == bytes) return OkStatus();
-  return c.Broken("collective",
-                  fmt::format("its buffers {} have {} bytes, the op moves {}", role, total, bytes));
-}
-
-// Sizes of a collective: `whole` = group size x `part`, and the group exists.
-Status CheckGroup(const OpContext& c, int32_t group, int64_t part, int64_t whole) {
-  if (!InTable(group, c.plan.groups_size())) {
-    return c.Broken("index", fmt::format("group {} of {}", group, c.plan.groups_size()));
-  }
-  const int32_t size = c.plan.groups(group).size();
-  const std::optional<int64_t> expected = Multiply(part, size);
-  if (expected && *expected == whole) return OkStatus();
-  return c.Broken("collective",
-                  fmt::format("{} elements in all, expected {} x {} of a rank", whole, size, part));
-}
-
-Status OneEach(const OpContext& c) {
-  if (c.op().in_size() == 1 && c.op().out_size() == 1) return OkStatus();
-  return c.Broken("collective", fmt::format("reads {} and writes {} buffers, expected one each",
-                                            c.op().in_size(), c.op().out_size()));
-}
-
-Status CheckAllGather(const OpContext& c) {
-  const pb::AllGather& gather = c.op().all_gather();
-  RETURN_IF_ERROR(CheckGroup(c, gather.group(), gather.elems_in(), gather.elems_out()));
-  RETURN_IF_ERROR(OneEach(c));
-  ASSIGN_OR_RETURN(const int64_t part, SizeIn(c, gather.elems_in(), gather.dtype()));
-  ASSIGN_OR_RETURN(const int64_t whole, SizeIn(c, gather.elems_out(), gather.dtype()));
-  RETURN_IF_ERROR(Whole(c, c.op().out(0), whole));
-  return c.op().in(0) == c.op().out(0) ? OkStatus() : Whole(c, c.op().in(0), part);
-}
-
-Status CheckReduceScatter(const OpContext& c) {
-  const pb::ReduceScatter& reduce = c.op().reduce_scatter();
-  RETURN_IF_ERROR(CheckGroup(c, reduce.group(), reduce.elems_out(), reduce.elems_in()));
-  RETURN_IF_ERROR(OneEach(c));
-  if (reduce.reduction() != pb::ReduceScatter::SUM &&
-      reduce.reduction() != pb::ReduceScatter::AVG) {
-    return c.Broken("collective", "the reduction is neither SUM nor AVG");
-  }
-  ASSIGN_OR_RETURN(const int64_t whole, SizeIn(c, reduce.elems_in(), reduce.dtype()));
-  ASSIGN_OR_RETURN(const int64_t part, SizeIn(c, reduce.elems_out(), reduce.dtype()));
-  RETURN_IF_ERROR(Whole(c, c.op().in(0), whole));
-  return Whole(c, c.op().out(0), part);
-}
-
-// Both copy one whole buffer into another.
-Status CheckLocalCopy(const OpContext& c, std::string_view rule, int64_t elems, pb::DType dtype) {
-  if (c.plan.mesh().shard_size() != 1) {
-    return c.Broken(rule, fmt::format("is for groups of one rank, this one has {}",
-                                      c.plan.mesh().shard_size()));
-  }
-  RETURN_IF_ERROR(OneEach(c));
-  ASSIGN_OR_RETURN(const int64_t bytes, SizeIn(c, elems, dtype));
-  RETURN_IF_ERROR(Whole(c, c.op().in(0), bytes));
-  return Whole(c, c.op().out(0), bytes);
-}
-
-// The gradients that a reduction collects may differ in dtype.
-Status CheckGradients(const OpContext& c) {
-  const pb::Op& op = c.op();
-  const pb::ReduceCopyIn& copy = op.reduce_copy_in();
-  if (copy.from_size() != op.in_size()) {
-    return c.Broken("collective",
-                    fmt::format("{} dtypes for {} gradients", copy.from_size(), op.in_size()));
-  }
-  int64_t elems = 0;
-  for (int i = 0; i < op.in_size(); ++i) {
-    ASSIGN_OR_RETURN(const int64_t size, SizeIn(c, 1, static_cast<pb::DType>(copy.from(i))));
-    // A list may repeat a buffer, so the sum needs its own bound.
-    if (elems < int64_t{1} << 61) elems += c.plan.buffers(op.in(i)).bytes() / size;
-  }
-  if (elems == copy.elems_in()) return OkStatus();
-  return c.Broken("collective", fmt::format("its gradients hold {} elements, the op moves {}",
-                                            elems, copy.elems_in()));
-}
-
-Status OneOutput(const OpContext& c) {
-  if (c.op().out_size() == 1) return OkStatus();
-  return c.Broken("collective", fmt::format("writes {} buffers, expected one", c.op().out_size()));
-}
-
-// The gradient has as many elements as what was reduced; without an output it is that itself.
-Status CheckFinalize(const OpContext& c) {
-  const pb::Op& op = c.op();
-  if (op.in_size() != 1 || op.out_size() > 1) {
-    return c.Broken("collective", fmt::format("reads {} and writes {} buffers, expected 1 and at "
-                                              "most 1",
-                                              op.in_size(), op.out_size()));
-  }
-  ASSIGN_OR_RETURN(const int64_t from, SizeIn(c, 1, op.grad_finalize().from()));
-  ASSIGN_OR_RETURN(const int64_t to, SizeIn(c, 1, op.grad_finalize().to()));
-  const int32_t out = op.out().empty() ? op.in(0) : op.out(0);
-  const int64_t elems = c.buffer(op.in(0)).bytes() / from;
-  RETURN_IF_ERROR(Whole(c, op.in(0), elems * from));
-  const std::optional<int64_t> bytes = Multiply(elems, to);
-  return Whole(c, out, bytes.value_or(-1));
 }
 
 // Of AdamW per trainable parameter of the plan its step count, first and second moment, of SGD its
@@ -303,37 +187,11 @@ Status CheckOptimizerStep(const OpContext& c) {
                   fmt::format("writes {} buffers, expected {}", c.op().out_size(), outputs));
 }
 
-Status CheckCopies(const OpContext& c) {
-  const pb::Op& op = c.op();
-  if (op.has_cast_shard()) {
-    const pb::CastShard& cast = op.cast_shard();
-    ASSIGN_OR_RETURN(const int64_t from, SizeIn(c, cast.elems(), cast.from()));
-    ASSIGN_OR_RETURN(const int64_t to, SizeIn(c, cast.elems(), cast.to()));
-    RETURN_IF_ERROR(Exactly(c, "read", op.in(), from));
-    return Exactly(c, "written", op.out(), to);
-  }
-  if (op.has_gather_copy_in()) {
-    ASSIGN_OR_RETURN(const int64_t bytes,
-                     SizeIn(c, op.gather_copy_in().elems(), op.gather_copy_in().dtype()));
-    RETURN_IF_ERROR(Exactly(c, "read", op.in(), bytes));
-    return OneOutput(c);  // a part of it; the all-gather has its size
-  }
-  if (op.has_copy_out()) {
-    ASSIGN_OR_RETURN(const int64_t bytes, SizeIn(c, op.copy_out().elems(), op.copy_out().dtype()));
-    RETURN_IF_ERROR(Exactly(c, "read", op.in(), bytes));
-    return Exactly(c, "written", op.out(), bytes);
-  }
-  if (op.has_reduce_copy_in()) {
-    const pb::ReduceCopyIn& copy = op.reduce_copy_in();
-    if (copy.elems_in() > copy.elems_out()) {
-      return c.Broken("collective", fmt::format("{} elements do not fit into {}", copy.elems_in(),
-                                                copy.elems_out()));
-    }
-    RETURN_IF_ERROR(CheckGradients(c));
-    ASSIGN_OR_RETURN(const int64_t to, SizeIn(c, copy.elems_out(), copy.to()));
-    return Exactly(c, "written", op.out(), to);
-  }
-  return OkStatus();
+// Forward runs again in BACKWARD only.
+Status CheckRecompute(const OpContext& c) {
+  if (!c.op().compute().recompute() || c.op().phase() == pb::BACKWARD) return OkStatus();
+  return c.Broken("recompute", fmt::format("runs again in {}, expected BACKWARD",
+                                           pb::Phase_Name(c.op().phase())));
 }
 
 Status CheckKind(const OpContext& c) {
@@ -341,25 +199,16 @@ Status CheckKind(const OpContext& c) {
   if (MovesUnit(op) && !op.has_unit()) return c.Broken("unit", "belongs to no unit");
   switch (op.kind_case()) {
     case pb::Op::kCompute:
+      RETURN_IF_ERROR(CheckRecompute(c));
       return CheckCompute(c);
-    case pb::Op::kAllGather:
-      return CheckAllGather(c);
-    case pb::Op::kReduceScatter:
-      return CheckReduceScatter(c);
-    case pb::Op::kLocalGather:
-      return CheckLocalCopy(c, "gather", op.local_gather().elems(), op.local_gather().dtype());
-    case pb::Op::kLocalReduce:
-      return CheckLocalCopy(c, "reduce", op.local_reduce().elems(), op.local_reduce().dtype());
     case pb::Op::kStreamWait:
       return CheckIndices(c, "waits for stream", op.stream_wait().on(), c.plan.streams_size());
-    case pb::Op::kGradFinalize:
-      return CheckFinalize(c);
     case pb::Op::kOptimizerInit:
       return CheckOptimizerInit(c);
     case pb::Op::kOptimizerStep:
       return CheckOptimizerStep(c);
     default:
-      return CheckCopies(c);
+      return CheckMove(c);
   }
 }
 
@@ -374,6 +223,7 @@ Status CheckOps(const pb::Plan& plan) {
       RETURN_IF_ERROR(CheckWaitList(c, c.op().waits()));
       RETURN_IF_ERROR(CheckWaitList(c, c.op().host_waits()));
       RETURN_IF_ERROR(CheckSettles(c));
+      RETURN_IF_ERROR(CheckHost(c));
       RETURN_IF_ERROR(CheckKind(c));
     }
   }

@@ -35,7 +35,7 @@ class OrderWalk {
   }
 
   void BeginProgram(int) {}
-  void BeginSegment(int number, int segment) {
+  void BeginSegment(int number, int segment, int) {
     number_ = number;
     order_.BeginSegment(number, segment);
   }

@@ -23,15 +23,24 @@ Status CheckMesh(const pb::Plan& plan) {
                   fmt::format("shard_size {} x replicate_size {} is not world_size {}",
                               mesh.shard_size(), mesh.replicate_size(), mesh.world_size()));
   }
+  return OkStatus();
+}
+
+// The shard group or an equal part of it, or the ranks that hold the same shard.
+Status CheckGroups(const pb::Plan& plan) {
+  const pb::Mesh& mesh = plan.mesh();
   for (int i = 0; i < plan.groups_size(); ++i) {
     const pb::Group& group = plan.groups(i);
-    const std::string place = fmt::format("group {} \"{}\"", i, group.name());
-    if (group.size() < 1 || group.stride() < 1 ||
-        int64_t{group.size()} * group.stride() > mesh.world_size()) {
-      return Broken("mesh", place,
-                    fmt::format("size {} with stride {} does not fit a world of {}", group.size(),
-                                group.stride(), mesh.world_size()));
-    }
+    const bool neighbours =
+        group.stride() == 1 && group.size() >= 1 && mesh.shard_size() % group.size() == 0;
+    const bool replicas =
+        group.stride() == mesh.shard_size() && group.size() == mesh.replicate_size();
+    if (neighbours || replicas) continue;
+    return Broken(
+        "group", fmt::format("group {} \"{}\"", i, group.name()),
+        fmt::format("size {} with stride {} is neither a part of {} shards nor the {} "
+                    "replicas of one",
+                    group.size(), group.stride(), mesh.shard_size(), mesh.replicate_size()));
   }
   return OkStatus();
 }
@@ -43,7 +52,7 @@ Status CheckStreams(const pb::Plan& plan) {
   }
   for (int i = 0; i < plan.streams_size(); ++i) {
     if (plan.streams(i).role() < pb::Stream::COMPUTE ||
-        plan.streams(i).role() > pb::Stream::REDUCE) {
+        plan.streams(i).role() > pb::Stream::Role_MAX) {
       return Broken("stream", fmt::format("stream {} \"{}\"", i, plan.streams(i).name()),
                     fmt::format("role {} is none", static_cast<int>(plan.streams(i).role())));
     }
@@ -81,7 +90,7 @@ Status CheckBuffer(const pb::Plan& plan, int index) {
 }
 
 bool IsPlain(const pb::Plan& plan, const pb::Buffer& buffer) {
-  return buffer.category() >= pb::SHARDED_PARAM && buffer.category() <= pb::WORKSPACE &&
+  return buffer.category() >= pb::SHARDED_PARAM && buffer.category() <= pb::Category_MAX &&
          InTable(buffer.stream(), plan.streams_size()) && buffer.fewer().empty() &&
          (!buffer.has_unit() || InTable(buffer.unit(), plan.units_size())) &&
          (!buffer.has_module() || InTable(buffer.module(), plan.modules_size()));
@@ -193,13 +202,15 @@ Status CheckPrograms(const pb::Plan& plan) {
   return OkStatus();
 }
 
-// Elements of the parameter's padded shard: ceil(rows / shard size) x the size of a row.
+// Elements of the parameter's padded shard: ceil(slices / shard size) x the size of a slice. Along
+// other dimensions than the first, shards are equal.
 std::optional<int64_t> PaddedShardNumel(const pb::Parameter& parameter, int64_t shard_size) {
   const std::optional<int64_t> numel = Numel(parameter.shape());
-  if (parameter.shape().empty() || !numel) return std::nullopt;
-  const int64_t rows = parameter.shape(0);
-  if (rows == 0) return 0;
-  return Multiply(rows / shard_size + (rows % shard_size != 0), *numel / rows);
+  if (!InTable(parameter.shard_dim(), parameter.shape_size()) || !numel) return std::nullopt;
+  const int64_t slices = parameter.shape(parameter.shard_dim());
+  if (parameter.shard_dim() > 0 && slices % shard_size != 0) return std::nullopt;
+  if (slices == 0) return 0;
+  return Multiply(slices / shard_size + (slices % shard_size != 0), *numel / slices);
 }
 
 struct UnitSums {
@@ -217,10 +228,12 @@ Status AddParameter(const pb::Plan& plan, const pb::Parameter& p, int unit, Unit
                               p.unit()));
   }
   if (!padded || p.padded_shard_numel() != *padded) {
-    return Broken("layout", place,
-                  fmt::format("padded_shard_numel {}, expected ceil(rows / {}) x row = {}",
-                              p.padded_shard_numel(), plan.mesh().shard_size(),
-                              padded ? fmt::to_string(*padded) : "nothing for this shape"));
+    return Broken(
+        "layout", place,
+        fmt::format("padded_shard_numel {} along dimension {}, expected ceil(size / {}) x "
+                    "slice = {}",
+                    p.padded_shard_numel(), p.shard_dim(), plan.mesh().shard_size(),
+                    padded ? fmt::to_string(*padded) : "nothing for this shape"));
   }
   if (p.shard_offset() != sums.shard) {
     return Broken("layout", place,
@@ -258,6 +271,12 @@ Status CheckUnitSums(const pb::Plan& plan, const pb::Unit& unit, const UnitSums&
   RETURN_IF_ERROR(expect("padded_shard_numel", unit.padded_shard_numel(), sums.shard));
   RETURN_IF_ERROR(
       expect("grad_padded_shard_numel", unit.grad_padded_shard_numel(), sums.grad_shard));
+  if (unit.reshard_to() < 0 ||
+      (unit.reshard_to() > 0 && plan.mesh().shard_size() % unit.reshard_to() != 0)) {
+    return Broken("layout", place,
+                  fmt::format("reshard_to {} does not divide the {} ranks of a shard group",
+                              unit.reshard_to(), plan.mesh().shard_size()));
+  }
   return expect("gathered_numel", unit.gathered_numel(), gathered.value_or(-1));
 }
 
@@ -307,6 +326,7 @@ Status CheckKernel(const pb::Kernel& kernel, const std::string& place) {
 
 Status CheckTables(const pb::Plan& plan) {
   RETURN_IF_ERROR(CheckMesh(plan));
+  RETURN_IF_ERROR(CheckGroups(plan));
   RETURN_IF_ERROR(CheckStreams(plan));
   RETURN_IF_ERROR(CheckBuffers(plan));
   RETURN_IF_ERROR(CheckInputs(plan));

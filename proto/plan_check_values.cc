@@ -136,21 +136,18 @@ class ValueWalk {
     number_ = number;
     losses_.clear();
     drawn_.clear();
-    segments_.clear();
   }
-  // Of a segment that repeats, one run stands for all.
-  void BeginSegment(int, int segment) { first_ = segments_.insert(segment).second; }
+  void BeginSegment(int, int, int repetition) { repetition_ = repetition; }
 
   Status Visit(int segment, int index) {
-    if (!first_) return OkStatus();
     const pb::Op& op = plan_.segments(segment).ops(index);
     RETURN_IF_ERROR(CheckRandom(op, segment, index));
     if (plan_.losses().empty()) return OkStatus();
-    if (op.phase() == pb::FORWARD) losses_.try_emplace(op.micro_batch(), 0);
+    if (op.phase() == pb::FORWARD) losses_.try_emplace(MicroBatch(op), 0);
     for (int i = 0; i < op.out_size(); ++i) {
       if (std::ranges::find(plan_.losses(), op.out(i)) == plan_.losses().end()) continue;
       RETURN_IF_ERROR(CheckLoss(op, i, segment, index));
-      ++losses_[op.micro_batch()];
+      ++losses_[MicroBatch(op)];
     }
     return OkStatus();
   }
@@ -159,13 +156,16 @@ class ValueWalk {
     for (const auto& [micro_batch, writes] : losses_) {
       if (writes == 1) continue;
       return Broken("loss", fmt::format("program \"{}\"", WalkedProgram(plan_, number_).name()),
-                    fmt::format("micro-batch {} writes its loss {} times, expected once", micro_batch,
-                                writes));
+                    fmt::format("micro-batch {} writes its loss {} times, expected once",
+                                micro_batch, writes));
     }
     return OkStatus();
   }
 
  private:
+  // Each repetition of a segment is the next one.
+  int64_t MicroBatch(const pb::Op& op) const { return int64_t{op.micro_batch()} + repetition_; }
+
   std::string Place(int segment, int index) const {
     return OpPlace(plan_, plan_.segments(segment), index);
   }
@@ -193,7 +193,7 @@ class ValueWalk {
                           : "draws random numbers and does not drop");
     }
     if (!draws) return OkStatus();
-    const std::pair numbers{op.micro_batch(), op.random()};
+    const std::pair numbers{MicroBatch(op), op.random()};
     const bool fresh = drawn_.insert(numbers).second;
     if (op.random() >= 0 && fresh == (op.phase() == pb::FORWARD)) return OkStatus();
     return Broken("random", place,
@@ -205,10 +205,9 @@ class ValueWalk {
 
   const pb::Plan& plan_;
   int number_ = 0;
-  bool first_ = true;
-  std::set<int> segments_;                       // of this program, so far
-  std::map<int32_t, int> losses_;                // writes of each micro-batch
-  std::set<std::pair<int32_t, int32_t>> drawn_;  // micro-batch, numbers
+  int repetition_ = 0;
+  std::map<int64_t, int> losses_;                // writes of each micro-batch
+  std::set<std::pair<int64_t, int32_t>> drawn_;  // micro-batch, numbers
 };
 
 }  // namespace

@@ -15,10 +15,10 @@ inline const pb::Program& WalkedProgram(const pb::Plan& plan, int number) {
   return plan.programs(number == 0 ? 0 : 1);
 }
 
-// Calls BeginProgram(number), BeginSegment(number, segment), Visit(segment, op) in issue order and
-// EndProgram(number), until one returns an error. A segment that repeats is run twice: how two ops
-// of neighbouring repetitions relate is the same for all neighbours, and conflicts of repetitions
-// further apart follow from those between.
+// Calls BeginProgram(number), BeginSegment(number, segment, repetition), Visit(segment, op) in
+// issue order and EndProgram(number), until one returns an error. A segment that repeats is run
+// twice: how two ops of neighbouring repetitions relate is the same for all neighbours, and
+// conflicts of repetitions further apart follow from those between.
 template <typename Visitor>
 Status WalkPlan(const pb::Plan& plan, Visitor& visitor) {
   for (int number = 0; number < kWalkedPrograms; ++number) {
@@ -26,7 +26,7 @@ Status WalkPlan(const pb::Plan& plan, Visitor& visitor) {
     for (const pb::SegmentUse& use : WalkedProgram(plan, number).uses()) {
       const pb::Segment& segment = plan.segments(use.segment());
       for (int repetition = 0; repetition < std::min(use.repeat(), 2); ++repetition) {
-        visitor.BeginSegment(number, use.segment());
+        visitor.BeginSegment(number, use.segment(), repetition);
         for (int op = 0; op < segment.ops_size(); ++op) {
           RETURN_IF_ERROR(visitor.Visit(use.segment(), op));
         }

@@ -217,7 +217,7 @@ void Fsdp2::FinishBackward() {
   }
   DropHeldGather();
   forward_order_.clear();
-  RecycleReduceInputs(0);
+  DropReduceInputs();
 }
 
 }  // namespace foreshard

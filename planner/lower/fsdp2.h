@@ -149,14 +149,20 @@ class Fsdp2 : public GradientHooks {
   void KeepAccumulated(int unit);
   struct Collected;
   Collected Collect(int unit);
-  void RecycleReduceInputs(size_t keep);
+  void WaitForReduceInput(const ReduceInput& input);
+  void RecycleReduceInputs();
+  void DropReduceInputs();
   void Reduce(int unit, Collected collected);
   void SplitGradients(int unit, Collected& collected);
   void ReduceInto(BufferId output, int64_t elems);
   void Divide(BufferId buffer, int64_t elems, double divisor, StreamId stream);
   void AddReduced(BufferId to, BufferId from, int64_t elems);
   void AllReduce(BufferId buffer, int64_t elems);
+  BufferId InOriginalDType(BufferId output, int64_t elems, pb::Category category, StreamId stream);
   void Finalize(int unit, BufferId output, int64_t elems, StreamId stream);
+  void ToHost(int unit, BufferId output, int64_t elems, const std::vector<int>& positions,
+              StreamId stream);
+  void HoldOrFree(int unit, BufferId output);
   struct Factors {
     double before = 1;
     double after = 1;

@@ -49,9 +49,8 @@ void Fsdp2::PostBackward(int unit) {
   }
   Collected collected = Collect(unit);
   if (backward_.reshards) Reshard(unit);
-  const size_t keep = static_cast<size_t>(sharding_.reduce_inputs) - 1;
   if (!collected.tensors.empty() || !sharding_.behaviour.recycles_only_to_reduce) {
-    RecycleReduceInputs(keep);
+    RecycleReduceInputs();
   }
   if (!collected.tensors.empty()) Reduce(unit, std::move(collected));
   builder_.SetUnit(-1);
@@ -102,21 +101,32 @@ Fsdp2::Collected Fsdp2::Collect(int unit) {
   return collected;
 }
 
-// Compute waits for the reductions that still read kept inputs, oldest first, and drops the inputs.
-void Fsdp2::RecycleReduceInputs(size_t keep) {
-  while (reduce_inputs_.size() > keep) {
-    const ReduceInput oldest = reduce_inputs_.front();
-    reduce_inputs_.pop_front();
-    builder_.SetUnit(builder_.buffer(oldest.buffer).unit());
-    if (oldest.segment == builder_.plan().segments_size()) {
-      builder_.WaitBeforeNext(sharding_.streams.compute, oldest.op);
-      builder_.Issue(kHost, {}, {}).mutable_release();
-    } else {  // of an earlier micro-batch
-      pb::Op& wait = builder_.Issue(sharding_.streams.compute, {}, {});
-      wait.mutable_stream_wait()->add_on(sharding_.streams.reduce);
-    }
-    builder_.Free(oldest.buffer);
+// Compute waits for the reduction that still reads a kept input.
+void Fsdp2::WaitForReduceInput(const ReduceInput& input) {
+  builder_.SetUnit(builder_.buffer(input.buffer).unit());
+  if (input.segment == builder_.plan().segments_size()) {
+    builder_.WaitBeforeNext(sharding_.streams.compute, input.op);
+    builder_.Issue(kHost, {}, {}).mutable_release();
+  } else {  // of an earlier micro-batch
+    pb::Op& wait = builder_.Issue(sharding_.streams.compute, {}, {});
+    wait.mutable_stream_wait()->add_on(sharding_.streams.reduce);
   }
+}
+
+// Makes room for one more input: the oldest are waited for and dropped one by one.
+void Fsdp2::RecycleReduceInputs() {
+  while (static_cast<int>(reduce_inputs_.size()) >= sharding_.reduce_inputs) {
+    WaitForReduceInput(reduce_inputs_.front());
+    builder_.Free(reduce_inputs_.front().buffer);
+    reduce_inputs_.pop_front();
+  }
+}
+
+// At the end all are waited for before any is dropped.
+void Fsdp2::DropReduceInputs() {
+  for (const ReduceInput& input : reduce_inputs_) WaitForReduceInput(input);
+  for (const ReduceInput& input : reduce_inputs_) builder_.Free(input.buffer);
+  reduce_inputs_.clear();
 }
 
 // Gradients of parameters that are cut along another dimension than the first are copied to
@@ -198,7 +208,11 @@ void Fsdp2::Reduce(int unit, Collected collected) {
     stream = streams.all_reduce;
   }
   if (factors_.after != 1 && !IsAlone()) Divide(output, elems, factors_.after, stream);
-  Finalize(unit, output, elems, stream);
+  if (sharding_.offloads) {
+    ToHost(unit, output, elems, collected.positions, stream);
+  } else {
+    Finalize(unit, output, elems, stream);
+  }
   if (s.partial >= 0) builder_.Free(std::exchange(s.partial, -1));
 }
 
@@ -249,19 +263,59 @@ void Fsdp2::AllReduce(BufferId buffer, int64_t elems) {
   reduce.set_reduction(factors_.over_replicas);
 }
 
+// The reduced shard in the original dtype: a cast, or itself under another name.
+BufferId Fsdp2::InOriginalDType(BufferId output, int64_t elems, pb::Category category,
+                                StreamId stream) {
+  BufferId gradient = output;
+  if (sharding_.reduce != sharding_.original) {
+    gradient = builder_.Allocate(elems * SizeOf(sharding_.original), category, stream);
+  }
+  pb::GradFinalize& op = *builder_.Issue(stream, {output}, {gradient}).mutable_grad_finalize();
+  op.set_from(ToProto(sharding_.reduce));
+  op.set_to(ToProto(sharding_.original));
+  return gradient;
+}
+
+// Copies the shard of each gradient to the host, which waits for that at the end of the backward.
+void Fsdp2::ToHost(int unit, BufferId output, int64_t elems, const std::vector<int>& positions,
+                   StreamId stream) {
+  const BufferId gradient = InOriginalDType(output, elems, pb::SHARDED_GRAD, stream);
+  int64_t offset = 0;
+  for (const int position : positions) {
+    const ShardedParameter& p = layouts_[unit].parameters[position];
+    const BufferId copy = builder_.Allocate(p.padded_numel * SizeOf(sharding_.original),
+                                            pb::SHARDED_GRAD, sharding_.streams.host);
+    builder_.buffer(copy).set_host(true);
+    pb::Op& op = builder_.Issue(stream, {gradient}, {copy});
+    if (offset > 0) op.add_in_offsets(offset);
+    op.mutable_copy_to_host()->set_elems(p.padded_numel);
+    op.mutable_copy_to_host()->set_dtype(ToProto(sharding_.original));
+    op.mutable_copy_to_host()->set_parameter(p.parameter);
+    offset += p.padded_numel;
+    gradients_.push_back({unit, copy, p.parameter});
+    to_host_op_ = builder_.last_op();
+  }
+  if (gradient != output) builder_.Free(gradient);
+  HoldOrFree(unit, output);
+}
+
+// What was sent between the replicas is held until the end of the backward.
+void Fsdp2::HoldOrFree(int unit, BufferId output) {
+  if (sharding_.replicas > 1) {
+    states_[unit].all_reduced = output;
+  } else {
+    builder_.Free(output);
+  }
+}
+
 // Makes the reduced shard the gradient in the original dtype, or adds it to the one that is there.
 void Fsdp2::Finalize(int unit, BufferId output, int64_t elems, StreamId stream) {
   UnitState& s = states_[unit];
   const bool accumulates = s.sharded_gradient >= 0;
   BufferId gradient = output;
   if (sharding_.reduce != sharding_.original || !accumulates) {
-    if (sharding_.reduce != sharding_.original) {
-      gradient = builder_.Allocate(elems * SizeOf(sharding_.original),
-                                   accumulates ? pb::RS_OUTPUT : pb::SHARDED_GRAD, stream);
-    }
-    pb::GradFinalize& op = *builder_.Issue(stream, {output}, {gradient}).mutable_grad_finalize();
-    op.set_from(ToProto(sharding_.reduce));
-    op.set_to(ToProto(sharding_.original));
+    const pb::Category category = accumulates ? pb::RS_OUTPUT : pb::SHARDED_GRAD;
+    gradient = InOriginalDType(output, elems, category, stream);
   }
   if (accumulates) {
     pb::Op& op = builder_.Issue(stream, {gradient, s.sharded_gradient}, {s.sharded_gradient});
@@ -273,13 +327,7 @@ void Fsdp2::Finalize(int unit, BufferId output, int64_t elems, StreamId stream) 
     s.sharded_gradient = gradient;
     gradients_.push_back({unit, gradient});
   }
-  // What was sent between the replicas is held until the end, unless it is the gradient.
-  if (output == s.sharded_gradient) return;
-  if (sharding_.replicas > 1) {
-    s.all_reduced = output;
-  } else {
-    builder_.Free(output);
-  }
+  if (output != s.sharded_gradient) HoldOrFree(unit, output);
 }
 
 }  // namespace foreshard

@@ -17,6 +17,7 @@ Range Append(std::vector<T>& all, const google::protobuf::RepeatedField<int32_t>
 GroupId GroupOf(const pb::Op& op) {
   if (op.has_all_gather()) return GroupId{op.all_gather().group()};
   if (op.has_reduce_scatter()) return GroupId{op.reduce_scatter().group()};
+  if (op.has_all_reduce()) return GroupId{op.all_reduce().group()};
   return kNoGroup;
 }
 
@@ -41,6 +42,7 @@ void FlattenTables(const pb::Plan& plan, int rank, Program& program) {
   Append(program.resident, plan.resident());
   for (const pb::Stream& stream : plan.streams()) {
     program.is_compute_stream.push_back(stream.role() == pb::Stream::COMPUTE);
+    program.is_host_stream.push_back(stream.role() == pb::Stream::HOST);
   }
   program.groups = plan.groups_size();
 }

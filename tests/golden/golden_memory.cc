@@ -101,38 +101,65 @@ int64_t PositionOf(const pb::Plan& plan, const pb::OpRef& at) {
   return -1;
 }
 
-// Kind and unit of the last event at or before the op; "" when there is none.
+// The events of a phase up to some moment: which one is the last, and the how manieth of its kind
+// and unit it is.
+class LastEvent {
+ public:
+  void Pass(const std::string& phase, const std::string& kind, const std::string& unit) {
+    if (phase != phase_) count_.clear();
+    phase_ = phase;
+    name_ = kind + " " + unit;
+    ++count_[name_];
+  }
+  std::string text() const {
+    if (name_.empty()) return "";
+    const int count = count_.at(name_);
+    return count == 1 ? name_ : fmt::format("{} ({})", name_, count);
+  }
+
+ private:
+  std::string phase_;
+  std::string name_;
+  std::map<std::string, int> count_;
+};
+
+// The last event at or before the op; "" when there is none.
 std::string EventAt(const pb::Plan& plan, const Record& planned, const pb::OpRef& at) {
   const int64_t position = PositionOf(plan, at);
-  std::string last;
+  LastEvent last;
   for (const Event& event : planned.events[at.program() == "first" ? 0 : 1]) {
     if (event.position > position) break;
-    last = event.kind + " " + event.unit;
+    last.Pass(fmt::format("{}{}", event.phase, event.micro_batch), event.kind, event.unit);
   }
-  return last;
+  return last.text();
 }
 
 // The same of the recorded total peak; nothing for a peak at the phase's start.
 std::optional<std::string> RecordedEventAt(const json& document, const json& phase) {
   if (phase.at("peak_after_event").is_null()) return std::nullopt;
-  std::string last;
+  LastEvent last;
   for (const json& e : document.at("events")) {
-    if (e.at("i") > phase["peak_after_event"]) return last;
-    if (IsModelled(e.at("k"))) last = e["k"].get<std::string>() + " " + e.value("unit", "");
+    if (e.at("i") > phase["peak_after_event"]) break;
+    if (!IsModelled(e.at("k"))) continue;
+    last.Pass(fmt::format("{}{}", e.at("ph").get<std::string>(), e.value("mb", 0)), e["k"],
+              e.value("unit", ""));
   }
-  return last;
+  return last.text();
 }
 
+// Whole models name the event, not its index: the first of the name is meant where there are more.
 std::optional<std::string> WholeRecordedEventAt(const json& document, const json& phase) {
   const json& peak = phase.at("peak_at");
   if (peak.is_null()) return std::nullopt;
   std::string name = phase.at("ph");
   if (name == "fwd" || name == "bwd") name += std::to_string(MicroBatchOf(phase));
-  std::string last;
+  LastEvent last;
   for (const json& row : document.at("memory").at("events_it1")) {
     const std::string unit = row.at(1).is_null() ? "" : row[1].get<std::string>();
-    if (IsModelled(row.at(0))) last = row[0].get<std::string>() + " " + unit;
-    if (row.at(2) == name && row[0] == peak.at("after") && row[1] == peak.at("unit")) return last;
+    if (IsModelled(row.at(0))) last.Pass(row.at(2), row[0], unit);
+    if (row.at(2) == name && row[0] == peak.at("after") && row[1] == peak.at("unit")) {
+      return last.text();
+    }
   }
   return std::nullopt;
 }

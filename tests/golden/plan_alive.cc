@@ -17,7 +17,7 @@ std::string CategoryText(pb::Category category) {
 }
 
 AliveWalk::AliveWalk(const pb::Plan& plan, const PlanRecordOptions& options)
-    : plan_(plan), by_holder_(!options.whole_model) {
+    : plan_(plan), by_holder_(!options.whole_model), micro_batch_(plan.buffers_size(), 0) {
   for (const pb::Buffer& buffer : plan.buffers()) {
     bytes_.push_back(run::BytesOn(buffer, options.rank).count());
     categories_.push_back(buffer.category());
@@ -25,20 +25,33 @@ AliveWalk::AliveWalk(const pb::Plan& plan, const PlanRecordOptions& options)
   for (const int32_t buffer : plan.resident()) Count(buffer, 1);
 }
 
-void AliveWalk::Allocate(const pb::Op& op) {
+void AliveWalk::Allocate(const pb::Op& op, int micro_batch) {
   for (const int32_t buffer : op.allocs()) {
     categories_[buffer] = plan_.buffers(buffer).category();
+    micro_batch_[buffer] = micro_batch;
     Count(buffer, 1);
   }
 }
 
-void AliveWalk::Free(const pb::Op& op) {
+void AliveWalk::Free(const pb::Op& op, int micro_batch) {
   for (const pb::Settle& settle : op.settles()) {
     Count(settle.buffer(), -1);
     categories_[settle.buffer()] = settle.category();
     Count(settle.buffer(), 1);
   }
-  for (const int32_t buffer : op.frees()) Count(buffer, -1);
+  for (const int32_t buffer : op.frees()) {
+    if (!IsPartialSum(buffer, micro_batch)) Count(buffer, -1);
+  }
+}
+
+void AliveWalk::FreePartialSums(const pb::Op& op, int micro_batch) {
+  for (const int32_t buffer : op.frees()) {
+    if (IsPartialSum(buffer, micro_batch)) Count(buffer, -1);
+  }
+}
+
+bool AliveWalk::IsPartialSum(int32_t buffer, int micro_batch) const {
+  return categories_[buffer] == pb::RS_OUTPUT && micro_batch_[buffer] != micro_batch;
 }
 
 void AliveWalk::Count(int32_t buffer, int sign) {

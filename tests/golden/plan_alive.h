@@ -18,19 +18,23 @@ class AliveWalk {
  public:
   AliveWalk(const pb::Plan& plan, const PlanRecordOptions& options);
 
-  // An op's allocations; then what settles and its frees.
-  void Allocate(const pb::Op& op);
-  void Free(const pb::Op& op);
+  // An op's allocations; then what settles and its frees, of which partial sums that an earlier
+  // micro-batch has left come last.
+  void Allocate(const pb::Op& op, int micro_batch);
+  void Free(const pb::Op& op, int micro_batch);
+  void FreePartialSums(const pb::Op& op, int micro_batch);
 
   const Snapshot& now() const { return now_; }
 
  private:
+  bool IsPartialSum(int32_t buffer, int micro_batch) const;
   void Count(int32_t buffer, int sign);
 
   const pb::Plan& plan_;
   bool by_holder_;
   std::vector<int64_t> bytes_;            // by buffer, on the rank
   std::vector<pb::Category> categories_;  // that each buffer counts as now
+  std::vector<int> micro_batch_;          // that has allocated each buffer
   Snapshot now_;
 };
 

@@ -137,36 +137,36 @@ class EventWalk {
   }
 
  private:
-  // What an op does to memory lies between its event and the next, but for these: a trace issues
-  // its event earlier than the plan's ops that belong to it, or later than they ran.
-  static bool BelongsToNext(const pb::Plan& plan, const pb::Op& op) {
-    if (op.has_split_gradient()) return true;  // before rs_copy_in
-    if (!op.has_release()) return false;       // of the gather output before, at copy_out
-    for (const int32_t b : op.frees()) {
-      if (plan.buffers(b).category() != pb::AG_OUTPUT) return false;
+  // Ops that belong to the event after them: a trace issues it before they run.
+  static std::string NextEvent(const pb::Plan& plan, const pb::Op& op) {
+    if (op.has_split_gradient()) return "rs_copy_in";
+    if (!op.has_release() || op.frees().empty()) return "";
+    switch (plan.buffers(op.frees(0)).category()) {
+      case pb::AG_OUTPUT:  // of the unit before
+        return "copy_out";
+      case pb::RS_INPUT:  // the end callback logs all that it drops, then drops them
+        return "rs_recycle";
+      default:
+        return "";
     }
-    return !op.frees().empty();
   }
 
   void Step(const pb::Op& op, int micro_batch) {
-    if (BelongsToNext(plan_, op)) {
-      if (!before_) before_ = alive_.now();
-      alive_.Allocate(op);
-      alive_.Free(op);
-      return;
-    }
     Event event = KindOf(plan_, op);
     if (recompute_.Enters(op)) event.kind = "recompute";
     Snapshot then;
-    if (!event.kind.empty() || op.has_release()) then = before_.value_or(alive_.now());
-    before_.reset();
+    if (!event.kind.empty()) then = event.kind == next_ ? before_ : alive_.now();
+    const std::string next = NextEvent(plan_, op);
+    if (!next.empty() && next != next_) before_ = alive_.now();
+    next_ = next;
+    alive_.Allocate(op, micro_batch);
     // The library allocates a reduction's output before it calls the collective, and has dropped
-    // everything of it when the gradient is there.
-    alive_.Allocate(op);
+    // all of its own when the gradient is there, but not the sums of an earlier micro-batch.
     if (op.has_reduce_scatter()) then = alive_.now();
-    alive_.Free(op);
+    alive_.Free(op, micro_batch);
     if (op.has_grad_finalize()) then = alive_.now();
-    if (op.has_release()) return AddRecycled(op, micro_batch, then);
+    alive_.FreePartialSums(op, micro_batch);
+    if (next == "rs_recycle") return AddRecycled(op, micro_batch);
     if (event.kind.empty() || MergesIntoLast(op, event, then)) return NoteDivide(op);
     Complete(op, micro_batch, event);
     Add(std::move(event), std::move(then));
@@ -236,7 +236,7 @@ class EventWalk {
     }
   }
 
-  void AddRecycled(const pb::Op& op, int micro_batch, const Snapshot& then) {
+  void AddRecycled(const pb::Op& op, int micro_batch) {
     if (!options_.has_recycle) return;
     for (const int32_t b : op.frees()) {
       if (plan_.buffers(b).category() != pb::RS_INPUT) continue;
@@ -246,7 +246,7 @@ class EventWalk {
       event.micro_batch = micro_batch;
       event.unit = plan_.units(plan_.buffers(b).unit()).name();
       event.position = position_;
-      Add(std::move(event), then);
+      Add(std::move(event), before_);
     }
   }
 
@@ -268,7 +268,8 @@ class EventWalk {
   const pb::Plan& plan_;
   const PlanRecordOptions& options_;
   AliveWalk alive_;
-  std::optional<Snapshot> before_;  // the ops that belong to the next event
+  std::string next_;  // event that the op before belongs to; "" = none
+  Snapshot before_;   // the first of the ops that belong to it
   RecomputeMarks recompute_;
   bool gathers_locally_ = false;
   double predivide_ = 1;

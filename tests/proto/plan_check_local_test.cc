@@ -144,7 +144,7 @@ const Mutation kLocal[] = {
        Step(p, 1)->mutable_local_gather()->set_elems(8);
        p.mutable_buffers(3)->set_bytes(16);
      }},
-    {"NeverReduced", "reduce", "unit \"<root>\" is gathered but never reduced",
+    {"NeverReduced", "reduce", "unit \"<root>\" is gathered in micro-batch 0 but not reduced",
      [](pb::Plan& p) {
        Step(p, 11)->mutable_stream_wait();
        Step(p, 10)->mutable_stream_wait();

@@ -38,10 +38,10 @@ class BrokenPlan : public ::testing::TestWithParam<Mutation> {};
 TEST_P(BrokenPlan, IsRefusedByItsRule) { ExpectRefused(GetParam()); }
 
 const Mutation kTables[] = {
-    {"OldVersion", "version", "format version 1, this program reads 2; write the plan again",
+    {"OldVersion", "version", "format version 1, this program reads 3; write the plan again",
      [](pb::Plan& p) { p.mutable_header()->set_format_version(1); }},
-    {"NewVersion", "version", "format version 3",
-     [](pb::Plan& p) { p.mutable_header()->set_format_version(3); }},
+    {"NewVersion", "version", "format version 4",
+     [](pb::Plan& p) { p.mutable_header()->set_format_version(4); }},
     {"MeshProduct", "mesh", "is not world_size 3",
      [](pb::Plan& p) { p.mutable_mesh()->set_world_size(3); }},
     {"MeshNegative", "mesh", "shard_size -1",
@@ -49,7 +49,7 @@ const Mutation kTables[] = {
        p.mutable_mesh()->set_shard_size(-1);
        p.mutable_mesh()->set_replicate_size(-2);
      }},
-    {"GroupLargerThanWorld", "mesh", "group 0",
+    {"GroupLargerThanWorld", "group", "group 0",
      [](pb::Plan& p) { p.mutable_groups(0)->set_stride(2); }},
     {"StreamRole", "stream", "stream 1", [](pb::Plan& p) { p.mutable_streams(1)->clear_role(); }},
     {"BufferNegative", "buffer", "buffer 4",
@@ -233,7 +233,7 @@ const Mutation kOps[] = {
      [](pb::Plan& p) { Step(p, 11)->mutable_reduce_scatter()->set_elems_in(4); }},
     {"ReduceBytes", "collective", "buffer 9",
      [](pb::Plan& p) { Step(p, 11)->mutable_reduce_scatter()->set_dtype(pb::BF16); }},
-    {"ReduceReduction", "collective", "neither SUM nor AVG",
+    {"ReduceReduction", "collective", "neither SUM, AVG nor PREMUL_SUM",
      [](pb::Plan& p) { Step(p, 11)->mutable_reduce_scatter()->clear_reduction(); }},
     {"CastSize", "collective", "read have 16 bytes",
      [](pb::Plan& p) { Step(p, 0)->mutable_cast_shard()->set_elems(5); }},
@@ -316,7 +316,7 @@ const Mutation kWalks[] = {
        p.mutable_programs(1)->add_uses()->set_segment(3);
        p.mutable_programs(1)->mutable_uses(2)->set_repeat(1);
      }},
-    {"NeverReduced", "reduce", "unit \"block\" is gathered but never reduced",
+    {"NeverReduced", "reduce", "unit \"block\" is gathered in micro-batch 0 but not reduced",
      [](pb::Plan& p) { Step(p, 11)->mutable_stream_wait()->add_on(0); }},
     {"ReducedTwice", "reduce", "op 14 (reduce_scatter, block): unit \"block\" is reduced twice",
      [](pb::Plan& p) { Step(p, 14)->set_unit(1); }},

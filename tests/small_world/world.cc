@@ -28,9 +28,19 @@ Move Set(const char* choice, const char* text, Member member, Value value) {
   return {choice, text, [member, value](SmallCase& c) { c.request.*member = value; }};
 }
 
+// Micro-batches of which all but the last are told something else.
+Move Batches(const char* text, int count, std::function<void(MicroBatchRequest&)> change) {
+  return {"micro-batches", text, [count, change = std::move(change)](SmallCase& c) {
+            c.request.micro_batches = {};
+            c.request.micro_batches.count = count;
+            change(c.request.micro_batches);
+          }};
+}
+
 const std::vector<Move>& Moves() {
   using R = PlanRequest;
   static const std::vector<Move> moves = {
+      Set("torch", "2.6", &R::torch, "2.6"),
       Set("torch", "2.14", &R::torch, "2.14"),
       Set("profile", "torch-cpu", &R::kernel_profile, "torch-cpu"),
       Set("profile", "foreshard", &R::kernel_profile, "foreshard"),
@@ -39,12 +49,39 @@ const std::vector<Move>& Moves() {
       Set("attention", "efficient", &R::attention, "efficient"),
       Set("reshard", "true", &R::reshard_after_forward, true),
       Set("reshard", "false", &R::reshard_after_forward, false),
+      Set("reshard", "2", &R::reshard_after_forward, Reshard::Groups(2)),
       Set("root-reshard", "true", &R::root_reshard_after_forward, true),
       Set("root-reshard", "false", &R::root_reshard_after_forward, false),
+      Set("replicate", "2", &R::replicate_size, 2),
+      Set("replicate", "4", &R::replicate_size, 4),
+      Move{"forward-prefetch", "1", [](SmallCase& c) { c.forward_prefetch = 1; }},
+      Move{"forward-prefetch", "2", [](SmallCase& c) { c.forward_prefetch = 2; }},
+      Move{"backward-prefetch", "1", [](SmallCase& c) { c.backward_prefetch = 1; }},
+      Move{"backward-prefetch", "2", [](SmallCase& c) { c.backward_prefetch = 2; }},
+      Set("shard-dim", "matrices", &R::shard_placements,
+          std::vector<ShardPlacementRequest>{{"*", 1, 2}}),
+      Set("shard-dim", "attention", &R::shard_placements,
+          std::vector<ShardPlacementRequest>{{"*attn*", 1, 2}}),
+      Set("reduce-buffers", "2", &R::reduce_input_buffers, 2),
+      Set("divide", "1", &R::gradient_divide_factor, 1.0),
+      Set("divide", "3", &R::gradient_divide_factor, 3.0),
+      Set("force-sum", "true", &R::force_sum_reduction, true),
+      Set("reduce-group", "true", &R::separate_reduce_group, true),
+      Batches("synced", 3, [](MicroBatchRequest&) {}),
+      Batches("reduced-last", 3, [](MicroBatchRequest& m) { m.reduce = false; }),
+      Batches("kept", 3,
+              [](MicroBatchRequest& m) { m.reduce = false, m.reshard_after_backward = false; }),
+      Batches("all-reduced-last", 3, [](MicroBatchRequest& m) { m.all_reduce = false; }),
+      Batches("waited-last", 3, [](MicroBatchRequest& m) { m.last_backward = false; }),
+      Batches("two", 2, [](MicroBatchRequest& m) { m.reduce = false, m.last_backward = false; }),
       Set("original", "bf16", &R::original_dtype, DType::kBf16),
       Set("param", "fp32", &R::param_dtype, DType::kFp32),
       Set("param", "original", &R::param_dtype, std::nullopt),
+      Set("param", "fp16", &R::param_dtype, DType::kFp16),
+      Set("inputs", "uncast", &R::cast_forward_inputs, false),
+      Set("output", "fp32", &R::output_dtype, DType::kFp32),
       Set("reduce", "bf16", &R::reduce_dtype, DType::kBf16),
+      Set("reduce", "fp16", &R::reduce_dtype, DType::kFp16),
       Set("reduce", "library", &R::reduce_dtype, std::nullopt),
       Set("optimizer", "none", &R::optimizer, "none"),
       Set("optimizer", "sgd", &R::optimizer, "sgd"),
@@ -54,6 +91,7 @@ const std::vector<Move>& Moves() {
       Set("impl", "foreach", &R::optimizer_impl, "foreach"),
       Set("loss", "cross_entropy", &R::loss, "cross_entropy"),
       Set("loss", "sum_fp32", &R::loss, "sum_fp32"),
+      Set("loss", "in-model", &R::loss, "cross_entropy_in_model"),
       Move{"tied", "true", [](SmallCase& c) { c.tied = true; }},
       Move{"model", "gpt2", [](SmallCase& c) { c.gpt2 = true; }},
   };
@@ -106,6 +144,24 @@ StatusOr<pb::Model> TinyGpt2(int blocks, bool tied) {
   return Gpt2Model(config);
 }
 
+// Each of the wrapped blocks with the next `ahead` of them, which are before it in backward.
+std::vector<PrefetchRequest> Prefetches(const SmallCase& c, int ahead, int direction) {
+  std::vector<PrefetchRequest> rows;
+  const int every = c.request.wrap == "every:2" ? 2 : 1;
+  const auto path = [&](int block) {
+    return fmt::format("{}.{}", c.gpt2 ? "transformer.h" : "model.layers", block);
+  };
+  for (int block = 0; ahead > 0 && block < c.blocks; block += every) {
+    PrefetchRequest row{path(block), {}};
+    for (int i = 1; i <= ahead; ++i) {
+      const int target = block + direction * i * every;
+      if (0 <= target && target < c.blocks) row.targets.push_back(path(target));
+    }
+    if (!row.targets.empty()) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::vector<SmallCase> SmallLayouts(size_t most_per_layout) {
@@ -149,7 +205,10 @@ std::vector<SmallCase> RandomSmallCases(size_t count, uint64_t seed) {
 StatusOr<pb::Plan> PlanOfCase(const SmallCase& small) {
   ASSIGN_OR_RETURN(const pb::Model model, small.gpt2 ? TinyGpt2(small.blocks, small.tied)
                                                      : TinyLlama(small.blocks, small.tied));
-  return MakePlan(model, small.request);
+  PlanRequest request = small.request;
+  request.forward_prefetch = Prefetches(small, small.forward_prefetch, 1);
+  request.backward_prefetch = Prefetches(small, small.backward_prefetch, -1);
+  return MakePlan(model, request);
 }
 
 }  // namespace foreshard

@@ -18,6 +18,9 @@ struct SmallCase {
   int blocks = 1;
   bool tied = false;  // the head's weight is the embedding's
   bool gpt2 = false;  // with its dropouts, instead of a Llama
+  // How many blocks are gathered ahead of each, explicitly; 0 = as the library does by itself.
+  int forward_prefetch = 0;
+  int backward_prefetch = 0;
   PlanRequest request;
 };
 

@@ -50,11 +50,11 @@ DType ReduceTypeOf(const pb::Plan& plan) {
 
 }  // namespace
 
-OneRankReference::OneRankReference(const pb::Plan& plan, const pb::Plan& sharded, uint64_t seed,
+OneRankReference::OneRankReference(const pb::Plan& plan, const PlanRequest& request, uint64_t seed,
                                    const exec::WeightSource& weights, const exec::DataSource& data)
     : plan_(plan),
-      ranks_(sharded.mesh().world_size()),
-      rules_(RulesOf(sharded, ReduceTypeOf(plan))),
+      ranks_(request.world_size),
+      rules_(RulesOf(request, ReduceTypeOf(plan))),
       seed_(seed),
       data_(data),
       runner_(plan) {
@@ -151,8 +151,8 @@ void OneRankReference::Collect(const pb::Op& op, int rank) {
     if (plan_.parameters(p).frozen()) continue;
     const auto from = static_cast<DType>(op.reduce_copy_in().from(next));
     const std::span<std::byte> bytes = runner_.bytes(op.in(next++));
-    sums_.at(p).Add(rank, Floats(Cast({bytes.begin(), bytes.end()}, from, rules_.reduce),
-                                 rules_.reduce));
+    sums_.at(p).Add(rank,
+                    Floats(Cast({bytes.begin(), bytes.end()}, from, rules_.reduce), rules_.reduce));
   }
 }
 

@@ -1,8 +1,8 @@
 // Training as it would be without any sharding: the one-rank reference that sharded runs are held
 // against, bit by bit. Knows nothing of streams, gathers or shards; only the kernels are shared.
 //
-// A step runs the forward and backward of the one-rank plan once for each rank and micro-batch, with
-// the same weights, adds up the gradients (one_rank_reduction.h) and updates whole tensors.
+// A step runs the forward and backward of the one-rank plan once for each rank and micro-batch,
+// with the same weights, adds up the gradients (one_rank_reduction.h) and updates whole tensors.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace foreshard {
 
 class OneRankReference {
  public:
-  // `plan` is for one rank and one micro-batch, `sharded` the same for several. REQUIRES: all outlive
+  // `plan` is for one rank and one micro-batch, `request` asks for several. REQUIRES: all outlive
   // it, and `data` gives the inputs of the sharded plan, whose inputs are the same.
-  OneRankReference(const pb::Plan& plan, const pb::Plan& sharded, uint64_t seed,
+  OneRankReference(const pb::Plan& plan, const PlanRequest& request, uint64_t seed,
                    const exec::WeightSource& weights, const exec::DataSource& data);
 
   // The losses by micro-batch, each the mean over the ranks.

@@ -31,33 +31,33 @@ std::vector<float> Accumulate(std::vector<float> kept, std::vector<float> added,
 
 }  // namespace
 
-ReductionRules RulesOf(const pb::Plan& plan, DType reduce) {
-  const pb::Decisions& d = plan.decisions();
+ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
   ReductionRules rules;
-  rules.shards = plan.mesh().shard_size();
-  rules.replicas = plan.mesh().replicate_size();
-  rules.micro_batches = std::max(d.micro_batches().count(), 1);
-  rules.reduce_in_last_only = d.micro_batches().reduce_in_last_only();
-  rules.all_reduce_in_last_only = d.micro_batches().all_reduce_in_last_only();
+  rules.replicas = request.replicate_size;
+  rules.shards = request.world_size / request.replicate_size;
+  rules.micro_batches = request.micro_batches.count;
+  rules.reduce_in_last_only = !request.micro_batches.reduce;
+  rules.all_reduce_in_last_only = !request.micro_batches.all_reduce;
   rules.reduce = reduce;
-  rules.original = static_cast<DType>(d.original_dtype());
-  const double asked = d.gradient_divide_factor();
+  rules.original = request.original_dtype;
+  const std::optional<double>& asked = request.gradient_divide_factor;
   const bool overflows = reduce == DType::kFp16;
-  if (!overflows && !d.force_sum_reduction() && asked == 0) return rules;
+  if (!overflows && !request.force_sum_reduction && !asked) return rules;
   rules.is_mean_of_replicas = false;
   rules.is_mean_of_shards = false;
-  const double factor = asked != 0 ? asked : plan.mesh().world_size();
+  const double factor = asked.value_or(request.world_size);
+  if (rules.shards == 1 && asked) rules.divisor_between = static_cast<float>(factor);
   if (overflows) {
     // About the square root before and the rest after, so that neither sum nor parts leave fp16.
     double before = 1;
     while (std::fmod(factor, before) == 0 && factor / before > before) before *= 2;
     rules.divisor_before = static_cast<float>(before);
     rules.divisor_after = static_cast<float>(factor / before);
-  } else if (d.force_sum_reduction()) {
+  } else if (request.force_sum_reduction) {
     rules.divisor_after = static_cast<float>(factor);
   } else if (factor == rules.shards) {
     rules.is_mean_of_shards = true;
-  } else {
+  } else if (rules.shards > 1) {
     rules.factor = static_cast<float>(1 / factor);
   }
   return rules;
@@ -72,7 +72,9 @@ void ReducedGradient::EndMicroBatch(int micro_batch) {
   if (rules_.reduce_in_last_only && !is_last) return;
   for (Floats& rank : ranks_) Divide(rank, rules_.divisor_before, rules_.reduce);
   for (int r = 0; r < rules_.replicas; ++r) {
-    partial_[r] = Accumulate(std::move(partial_[r]), SumOfShards(r), rules_.reduce);
+    Floats sum = SumOfShards(r);
+    Divide(sum, rules_.divisor_between, rules_.reduce);
+    partial_[r] = Accumulate(std::move(partial_[r]), std::move(sum), rules_.reduce);
   }
   for (Floats& rank : ranks_) rank.clear();
   if (rules_.all_reduce_in_last_only && rules_.replicas > 1 && !is_last) return;

@@ -1,19 +1,19 @@
 // What becomes of one parameter's gradients in a step of several ranks and micro-batches, without
-// shards: the arithmetic of every kind of reduction that a plan's decisions can ask for, written once
+// shards: the arithmetic of every kind of reduction that can be asked for, written once
 // more and in one place.
 //
 // A rank's gradient is rounded to the reduce dtype and, with gradients that are reduced in the last
 // micro-batch only, added to those of the micro-batches before. It is divided by a factor (fp16),
-// then the ranks of each replica are added in fp32 from the first upwards, each times another factor
-// (a custom one), and divided by their number for a mean. Replicas are added likewise. Every result
-// is rounded to the reduce dtype, the last one to that of the parameter.
+// then the ranks of each replica are added in fp32 from the first upwards, each times another
+// factor (a custom one), and divided by their number for a mean. Replicas are added likewise. Every
+// result is rounded to the reduce dtype, the last one to that of the parameter.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
+#include "planner/plan.h"
 #include "proto/base/dtype.h"
-#include "proto/plan.pb.h"
 
 namespace foreshard {
 
@@ -24,6 +24,7 @@ struct ReductionRules {
   bool reduce_in_last_only = false;
   bool all_reduce_in_last_only = false;
   float divisor_before = 1;
+  float divisor_between = 1;  // shards and replicas
   float divisor_after = 1;
   float factor = 1;  // of each rank's part
   bool is_mean_of_shards = true;
@@ -32,8 +33,8 @@ struct ReductionRules {
   DType original = DType::kFp32;
 };
 
-// Those of a plan for several ranks, whose gradients are reduced in `reduce`.
-ReductionRules RulesOf(const pb::Plan& plan, DType reduce);
+// `reduce` is the dtype that the request comes to.
+ReductionRules RulesOf(const PlanRequest& request, DType reduce);
 
 class ReducedGradient {
  public:
