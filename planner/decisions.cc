@@ -169,9 +169,9 @@ StatusOr<std::optional<DType>> DTypeOf(const char* field, pb::DType dtype) {
   if (dtype == pb::FP32 || dtype == pb::BF16 || dtype == pb::FP16) {
     return std::optional<DType>(static_cast<DType>(dtype));
   }
-  return InvalidArgument(fmt::format("{}: found {}, expected FP32, BF16 or FP16", field,
-                                     pb::DType_IsValid(dtype) ? pb::DType_Name(dtype)
-                                                              : fmt::to_string(int{dtype})));
+  return InvalidArgument(
+      fmt::format("{}: found {}, expected FP32, BF16 or FP16", field,
+                  pb::DType_IsValid(dtype) ? pb::DType_Name(dtype) : fmt::to_string(int{dtype})));
 }
 
 Status ReadDTypes(const pb::Decisions& d, PlanRequest& r) {

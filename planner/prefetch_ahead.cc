@@ -32,7 +32,7 @@ std::vector<PrefetchRequest> Lists(const ModelGraph& graph, const std::vector<Un
     return graph.modules[units[order[place]].modules.front()].path;
   };
   std::vector<PrefetchRequest> lists;
-  for (size_t i = 0; i + 1 < order.size() && ahead > 0; ++i) {
+  for (size_t i = 0; i + 1 < order.size(); ++i) {
     PrefetchRequest& list = lists.emplace_back();
     list.module = path(i);
     for (size_t j = i + 1; j < order.size() && j - i <= static_cast<size_t>(ahead); ++j) {
@@ -44,19 +44,18 @@ std::vector<PrefetchRequest> Lists(const ModelGraph& graph, const std::vector<Un
 
 }  // namespace
 
-std::vector<PrefetchRequest> ForwardPrefetchAhead(const ModelGraph& graph,
-                                                  const std::vector<Unit>& units, int ahead) {
+void ListPrefetchAhead(const ModelGraph& graph, const std::vector<Unit>& units,
+                       PlanRequest& request) {
   const std::vector<int> unit_of = UnitOfWrapped(graph, units);
-  const std::vector<int> order = UnitsInOrder(graph.items, GraphItem::Kind::kEnter, unit_of);
-  return Lists(graph, units, order, ahead);
-}
-
-std::vector<PrefetchRequest> BackwardPrefetchAhead(const ModelGraph& graph,
-                                                   const std::vector<Unit>& units, int ahead) {
-  const std::vector<int> unit_of = UnitOfWrapped(graph, units);
-  const std::vector<GraphItem> reversed(graph.items.rbegin(), graph.items.rend());
-  const std::vector<int> order = UnitsInOrder(reversed, GraphItem::Kind::kExit, unit_of);
-  return Lists(graph, units, order, ahead);
+  if (const int ahead = request.forward_prefetch_ahead; ahead > 0) {
+    const auto order = UnitsInOrder(graph.items, GraphItem::Kind::kEnter, unit_of);
+    request.forward_prefetch = Lists(graph, units, order, ahead);
+  }
+  if (const int ahead = request.backward_prefetch_ahead; ahead > 0) {
+    const std::vector<GraphItem> reversed(graph.items.rbegin(), graph.items.rend());
+    const auto order = UnitsInOrder(reversed, GraphItem::Kind::kExit, unit_of);
+    request.backward_prefetch = Lists(graph, units, order, ahead);
+  }
 }
 
 }  // namespace foreshard

@@ -8,13 +8,10 @@
 
 namespace foreshard {
 
-// Per unit in the order in which forwards begin, the next `ahead` units. Units without parameters
-// are left out.
-std::vector<PrefetchRequest> ForwardPrefetchAhead(const ModelGraph& graph,
-                                                  const std::vector<Unit>& units, int ahead);
-
-// Likewise for backwards, which begin in the reverse of the order in which forwards end.
-std::vector<PrefetchRequest> BackwardPrefetchAhead(const ModelGraph& graph,
-                                                   const std::vector<Unit>& units, int ahead);
+// Where forward_prefetch_ahead or backward_prefetch_ahead is above 0, makes its lists: for every
+// unit in the order in which forwards begin, or backwards (the reverse of that in which forwards
+// end), the next so many. Units without parameters are left out.
+void ListPrefetchAhead(const ModelGraph& graph, const std::vector<Unit>& units,
+                       PlanRequest& request);
 
 }  // namespace foreshard

@@ -41,17 +41,8 @@ Status CheckRanks(const PlanRequest& r) {
 Status CheckMicroBatches(const PlanRequest& r) {
   const MicroBatchRequest& m = r.micro_batches;
   if (m.count < 1 || m.count > kMaxMicroBatches) {
-    return InvalidArgument(fmt::format("micro-batches: found {}, expected 1 to {}", m.count,
-                                       kMaxMicroBatches));
-  }
-  if (!m.all_reduce && r.replicate_size == 1) {
     return InvalidArgument(
-        "all-reduce-last: nothing is all-reduced without replicas; leave it out or ask for some");
-  }
-  if (!m.all_reduce && !m.reduce) {
-    return InvalidArgument(
-        "all-reduce-last: micro-batches that reduce nothing all-reduce nothing; leave out it or "
-        "no-sync");
+        fmt::format("micro-batches: found {}, expected 1 to {}", m.count, kMaxMicroBatches));
   }
   return OkStatus();
 }
@@ -88,9 +79,10 @@ Status CheckPrefetch(const PlanRequest& r) {
   RETURN_IF_ERROR(CheckPrefetchLists("forward-prefetch", r.forward_prefetch));
   RETURN_IF_ERROR(CheckPrefetchLists("backward-prefetch", r.backward_prefetch));
   if (r.forward_prefetch_ahead < 0 || r.backward_prefetch_ahead < 0) {
-    return InvalidArgument(fmt::format("forward-prefetch, backward-prefetch: found {} and {} units "
-                                       "ahead, expected 0 or more",
-                                       r.forward_prefetch_ahead, r.backward_prefetch_ahead));
+    return InvalidArgument(
+        fmt::format("forward-prefetch, backward-prefetch: found {} and {} units "
+                    "ahead, expected 0 or more",
+                    r.forward_prefetch_ahead, r.backward_prefetch_ahead));
   }
   return OkStatus();
 }
