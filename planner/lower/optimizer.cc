@@ -92,8 +92,8 @@ class OptimizerLowering {
   BufferId LocalBuffer(const ShardedParameter& p, pb::Category category) {
     const Dims& shape = graph_.parameters[p.parameter].shape;
     const BufferId id = builder_.Allocate(p.local_numel * SizeOf(original_), category, compute_);
-    for (int rank = 1; rank < ranks_; ++rank) {
-      const int64_t numel = LocalNumel(shape, p.shard_dim, ranks_, rank);
+    for (int rank = 1; rank < builder_.plan().mesh().world_size(); ++rank) {
+      const int64_t numel = LocalNumel(shape, p.shard_dim, ranks_, rank % ranks_);
       if (numel == p.local_numel) continue;
       pb::RankBytes& fewer = *builder_.buffer(id).add_fewer();
       fewer.set_rank(rank);
