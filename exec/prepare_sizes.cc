@@ -141,15 +141,10 @@ class Sizes {
     return Fills(op.out(0), numel * Size(op.gather_copy_in().dtype()));
   }
 
-  // A group-size-th of each parameter.
+  // A group-size-th of a parameter.
   Status Kept(const pb::Op& op) {
-    const auto& parameters = plan_.units(op.unit()).parameters();
-    const int64_t ranks = plan_.groups(op.keep_slice().group()).size();
-    for (int i = 0; i < std::min(op.out_size(), parameters.size()); ++i) {
-      const int64_t numel = shards_.padded_numel(parameters[i]) * shards_.ranks() / ranks;
-      RETURN_IF_ERROR(Fills(op.out(i), numel * Size(op.keep_slice().dtype())));
-    }
-    return OkStatus();
+    if (op.out().empty()) return OkStatus();
+    return Fills(op.out(0), op.keep_slice().elems() * Size(op.keep_slice().dtype()));
   }
 
   Status Joined(const pb::Op& op) {

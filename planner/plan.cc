@@ -327,7 +327,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) 
   ASSIGN_OR_RETURN(decisions.units,
                    DecideUnits(graph, units, request, decisions.behaviour, decisions.shard_ranks));
   RETURN_IF_ERROR(DecideCheckpoint(graph, model.block_class(), request.checkpoint, decisions));
-  ASSIGN_OR_RETURN(decisions.shard_dims, DecideShardDims(graph, request, decisions.shard_ranks));
+  ASSIGN_OR_RETURN(decisions.shard_dims, DecideShardDims(graph, decisions.units, request, decisions.shard_ranks));
   RETURN_IF_ERROR(CheckPartsAreShards(units, decisions.units, decisions.shard_dims));
   RETURN_IF_ERROR(CheckParametersAreUsed(graph));
   pb::Plan plan;

@@ -126,9 +126,15 @@ Status CheckPartsAreShards(const std::vector<Unit>& units, const std::vector<Uni
   return OkStatus();
 }
 
-StatusOr<std::vector<int>> DecideShardDims(const ModelGraph& graph, const PlanRequest& request,
-                                           int shard_ranks) {
+StatusOr<std::vector<int>> DecideShardDims(const ModelGraph& graph,
+                                           const std::vector<UnitRules>& units,
+                                           const PlanRequest& request, int shard_ranks) {
   if (request.shard_placements.empty()) return std::vector<int>();
+  if (std::ranges::any_of(units, [](const UnitRules& u) { return u.reshard_to > 1; })) {
+    return InvalidArgument(
+        "shard-dim: PyTorch cannot gather such parameters from fewer ranks than all; use "
+        "reshard-after-forward true or false");
+  }
   std::vector<int> dims;
   for (const GraphParameter& p : graph.parameters) {
     const int rank = p.shape.size();

@@ -232,8 +232,7 @@ void Fsdp2::Reshard(int unit) {
   if (s.group_training == Training::kForward) {
     const int ranks = rules_[unit].reshard_to;
     if (ranks == 1 || !s.is_unsharded) return;
-    if (ranks > 1) KeepSlices(unit);
-    return FreeUnsharded(unit);
+    return ranks > 1 ? KeepSlices(unit) : FreeUnsharded(unit);
   }
   FreeUnsharded(unit);
   if (s.slices.empty()) return;
@@ -243,21 +242,26 @@ void Fsdp2::Reshard(int unit) {
   s.slices.clear();
 }
 
+// Parameter by parameter: its slice is copied, then the whole is given back.
 void Fsdp2::KeepSlices(int unit) {
   UnitState& s = states_[unit];
-  const int ranks = rules_[unit].reshard_to;
   const StreamId stream = sharding_.streams.compute;
   builder_.SetUnit(unit);
-  for (const ShardedParameter& p : layouts_[unit].parameters) {
-    const int64_t elems = p.padded_numel * sharding_.ranks / ranks;
-    s.slices.push_back(
-        builder_.Allocate(elems * SizeOf(sharding_.compute), pb::POST_FORWARD_SHARD, stream));
+  builder_.Issue(kHost, {}, {}).mutable_reshard();
+  for (size_t i = 0; i < s.unsharded.size(); ++i) {
+    const int64_t elems =
+        layouts_[unit].parameters[i].padded_numel * sharding_.ranks / rules_[unit].reshard_to;
+    const BufferId slice =
+        builder_.Allocate(elems * SizeOf(sharding_.compute), pb::POST_FORWARD_SHARD, stream);
+    pb::KeepSlice& op = *builder_.Issue(stream, {s.unsharded[i]}, {slice}).mutable_keep_slice();
+    op.set_group(rules_[unit].reshard_group);
+    op.set_elems(elems);
+    op.set_dtype(ToProto(sharding_.compute));
+    s.slices.push_back(slice);
+    builder_.Free(s.unsharded[i]);
   }
-  pb::KeepSlice& op = *builder_.Issue(stream, s.unsharded, s.slices).mutable_keep_slice();
-  op.set_group(rules_[unit].reshard_group);
-  op.set_elems(layouts_[unit].padded_numel * sharding_.ranks / ranks);
-  op.set_dtype(ToProto(sharding_.compute));
   s.slice_op = builder_.last_op();
+  s.is_unsharded = false;
 }
 
 void Fsdp2::FreeUnsharded(int unit) {

@@ -21,7 +21,8 @@ Fsdp2::Factors Fsdp2::ChooseFactors() const {
   const bool overflows = sharding_.reduce == DType::kFp16;
   Factors f;
   if (!overflows && !sharding_.force_sum) {
-    if (!asked && ranks > 1) f.scatter = f.over_replicas = pb::ReduceScatter::AVG;
+    const bool averages = ranks > 1 || sharding_.behaviour.alone_uses_collectives;
+    if (!asked && averages) f.scatter = f.over_replicas = pb::ReduceScatter::AVG;
     if (!asked) return f;
     f.scatter = *asked == sharding_.ranks ? pb::ReduceScatter::AVG : pb::ReduceScatter::PREMUL_SUM;
     if (f.scatter == pb::ReduceScatter::PREMUL_SUM) f.premultiply = 1 / *asked;

@@ -252,6 +252,7 @@ class StepLowering {
   // The same from the logits that the model is about to return, with labels as transformers' causal
   // language models take them: shifted by one in the model.
   Tensor LossInModel(Eager& eager, const Tensor& output, const Tensor& labels) {
+    builder_.SetModule(0);
     eager.set_in_loss(true);
     Tensor wide = ops::Cast(eager, output, DType::kFp32);
     Tensor shifted = ops::ShiftLabels(eager, labels);

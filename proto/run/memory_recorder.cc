@@ -8,7 +8,8 @@ namespace {
 
 static_assert(2 * (pb::Category_MAX + 1) <= kMemoryClasses);
 
-MemoryReplay MakeReplay(const pb::Plan& plan, const Program& program) {
+// Of what lives on the host, or of what does not.
+MemoryReplay MakeReplay(const pb::Plan& plan, const Program& program, bool host) {
   std::vector<ReplayBuffer> buffers;
   for (int i = 0; i < plan.buffers_size(); ++i) {
     const pb::Buffer& buffer = plan.buffers(i);
@@ -16,8 +17,11 @@ MemoryReplay MakeReplay(const pb::Plan& plan, const Program& program) {
   }
   std::array<bool, kMemoryClasses> managed{};
   for (int c = 0; c < kMemoryClasses; ++c) managed[c] = IsManaged(CategoryOf(c));
-  return MemoryReplay(std::move(buffers), managed,
-                      {plan.resident().begin(), plan.resident().end()});
+  std::vector<int32_t> resident;
+  for (const int32_t b : plan.resident()) {
+    if (plan.buffers(b).host() == host) resident.push_back(b);
+  }
+  return MemoryReplay(std::move(buffers), managed, resident);
 }
 
 }  // namespace
@@ -45,7 +49,11 @@ bool IsManaged(pb::Category category) {
 }
 
 MemoryRecorder::MemoryRecorder(const pb::Plan& plan, const Program& program, int32_t steps)
-    : program_(program), recorded_steps_(steps), replay_(MakeReplay(plan, program)) {
+    : plan_(plan),
+      program_(program),
+      recorded_steps_(steps),
+      replay_(MakeReplay(plan, program, false)),
+      host_replay_(MakeReplay(plan, program, true)) {
   for (int s = 0; s < plan.segments_size(); ++s) {
     const pb::Segment& segment = plan.segments(s);
     for (int i = 0; i < segment.ops_size(); ++i) {
@@ -66,6 +74,10 @@ void MemoryRecorder::OpBegun(const OpInstance& op, SimTime) {
   phase_ids_.push_back(id);
 }
 
+MemoryReplay& MemoryRecorder::ReplayOf(int32_t buffer) {
+  return plan_.buffers(buffer).host() ? host_replay_ : replay_;
+}
+
 int64_t MemoryRecorder::Remember(const OpInstance& op) {
   if (ops_.empty() || ops_.back().sequence != op.sequence) ops_.push_back(op);
   return static_cast<int64_t>(ops_.size()) - 1;
@@ -75,18 +87,20 @@ void MemoryRecorder::OpIssued(const OpInstance& op, SimTime) {
   if (op.step >= recorded_steps_) return;
   for (const Settlement& s : settlements_) {
     if (s.segment != op.segment || s.position != op.position) continue;
-    replay_.Settle(s.buffer, MemoryClass(s.category, false), Remember(op));
+    ReplayOf(s.buffer).Settle(s.buffer, MemoryClass(s.category, false), Remember(op));
   }
 }
 
 void MemoryRecorder::BufferAllocated(BufferId buffer, const OpInstance& op, SimTime) {
   if (op.step >= recorded_steps_) return;
-  replay_.Allocate(static_cast<int32_t>(buffer), Remember(op));
+  const auto b = static_cast<int32_t>(buffer);
+  ReplayOf(b).Allocate(b, Remember(op));
 }
 
 void MemoryRecorder::BufferFreed(BufferId buffer, const OpInstance& op, SimTime) {
   if (op.step >= recorded_steps_) return;
-  replay_.Free(static_cast<int32_t>(buffer));
+  const auto b = static_cast<int32_t>(buffer);
+  ReplayOf(b).Free(b);
 }
 
 // Closes the last phase; where the host is already in a later one, that one is closed again.

@@ -33,6 +33,8 @@ class MemoryRecorder final : public Listener {
   MemoryRecorder(const pb::Plan& plan, const Program& program, int32_t steps);
 
   const MemoryReplay& replay() const { return replay_; }
+  // Of the host's page-locked memory, which is no part of replay() and has no phases.
+  const MemoryReplay& host_replay() const { return host_replay_; }
   // Of replay().phases(), in the same order.
   const std::vector<PhaseId>& phase_ids() const { return phase_ids_; }
   // The op of a watermark. REQUIRES: not kNoOp.
@@ -45,9 +47,13 @@ class MemoryRecorder final : public Listener {
   void StepEnded(int32_t step, SimTime) override;
 
  private:
+  MemoryReplay& ReplayOf(int32_t buffer);
+
+  const pb::Plan& plan_;
   const Program& program_;
   int32_t recorded_steps_;
   MemoryReplay replay_;
+  MemoryReplay host_replay_;
   std::vector<PhaseId> phase_ids_;
   std::vector<OpInstance> ops_;  // those that allocate or settle
   int64_t Remember(const OpInstance& op);

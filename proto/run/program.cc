@@ -42,6 +42,7 @@ void FlattenTables(const pb::Plan& plan, int rank, Program& program) {
   Append(program.resident, plan.resident());
   for (const pb::Stream& stream : plan.streams()) {
     program.is_compute_stream.push_back(stream.role() == pb::Stream::COMPUTE);
+    program.is_host_stream.push_back(stream.role() == pb::Stream::HOST);
   }
   program.groups = plan.groups_size();
 }

@@ -34,7 +34,7 @@ struct OpRecord {
   Range allocs;              // in buffers
   Range frees;               // in buffers
   int32_t phase = 0;         // pb::Phase
-  int32_t micro_batch = 0;
+  int32_t micro_batch = 0;   // of the first repetition of its segment
 };
 
 struct SegmentRecord {
@@ -55,9 +55,10 @@ struct Program {
   std::vector<BufferId> buffer_lists;
   std::vector<SegmentRecord> segments;
   std::vector<std::vector<UseRecord>> programs;
-  std::vector<Bytes> buffer_bytes;
+  std::vector<Bytes> buffer_bytes;  // on the device or the host
   std::vector<BufferId> resident;
   std::vector<bool> is_compute_stream;
+  std::vector<bool> is_host_stream;
   int groups = 0;
 
   const OpRecord& op(OpId id) const { return ops[Index(id)]; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -19,28 +20,31 @@ struct Moved {
   int64_t wire = 0;
 };
 
-// REQUIRES: the op is a collective.
+bool IsCollective(const pb::Op& op) {
+  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce();
+}
+
+// A ring passes on every slice of the whole buffer but one: (n-1)/n of it; an all-reduce twice, to
+// reduce and to gather. REQUIRES: the op is a collective.
 Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
   if (op.has_all_gather()) {
     const pb::AllGather& gather = op.all_gather();
     const int64_t size = SizeOf(static_cast<DType>(gather.dtype()));
     const int64_t others = plan.groups(gather.group()).size() - 1;
-    // A ring passes on every slice but one: (n-1)/n of the output.
     return {1, gather.elems_in() * size, gather.elems_out() * size,
             gather.elems_in() * size * others};
   }
-  if (op.has_all_reduce()) {
-    const int64_t bytes =
-        op.all_reduce().elems() * SizeOf(static_cast<DType>(op.all_reduce().dtype()));
-    const int64_t ranks = plan.groups(op.all_reduce().group()).size();
-    // Every slice but one on its way to the sum, and on its way back.
-    return {1, bytes, bytes, 2 * bytes * (ranks - 1) / ranks};
+  if (op.has_reduce_scatter()) {
+    const pb::ReduceScatter& reduce = op.reduce_scatter();
+    const int64_t size = SizeOf(static_cast<DType>(reduce.dtype()));
+    const int64_t others = plan.groups(reduce.group()).size() - 1;
+    return {1, reduce.elems_in() * size, reduce.elems_out() * size,
+            reduce.elems_out() * size * others};
   }
-  const pb::ReduceScatter& reduce = op.reduce_scatter();
-  const int64_t size = SizeOf(static_cast<DType>(reduce.dtype()));
-  const int64_t others = plan.groups(reduce.group()).size() - 1;
-  return {1, reduce.elems_in() * size, reduce.elems_out() * size,
-          reduce.elems_out() * size * others};
+  const pb::AllReduce& reduce = op.all_reduce();
+  const int64_t bytes = reduce.elems() * SizeOf(static_cast<DType>(reduce.dtype()));
+  const int64_t ranks = plan.groups(reduce.group()).size();
+  return {1, bytes, bytes, 2 * (bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks)};
 }
 
 }  // namespace
@@ -54,15 +58,12 @@ pb::DType ComputeType(const pb::Decisions& decisions) {
 
 int64_t MicroBatches(const pb::Plan& plan, ProgramId program) {
   int64_t count = 0;
-  std::pair<int, int> last{pb::PHASE_UNSPECIFIED, 0};
   for (const pb::SegmentUse& use : plan.programs(static_cast<int>(program)).uses()) {
-    for (int32_t repetition = 0; repetition < use.repeat(); ++repetition) {
-      for (const pb::Op& op : plan.segments(use.segment()).ops()) {
-        const std::pair<int, int> now{op.phase(), op.micro_batch()};
-        if (now != last && op.phase() == pb::FORWARD) ++count;
-        last = now;
-      }
+    std::set<int32_t> forwards;
+    for (const pb::Op& op : plan.segments(use.segment()).ops()) {
+      if (op.phase() == pb::FORWARD) forwards.insert(op.micro_batch());
     }
+    count += int64_t{use.repeat()} * static_cast<int64_t>(forwards.size());
   }
   return count;
 }
@@ -90,6 +91,10 @@ void ReportBuilder::AddSetup(int rank) {
   setup.set_seq(plan_.decisions().seq());
   setup.set_wrap_policy(plan_.decisions().wrap_policy());
   setup.set_reshard_after_forward(plan_.decisions().reshard_after_forward());
+  setup.set_replicate_size(plan_.mesh().replicate_size());
+  const int steady = plan_.programs_size() - 1;
+  if (steady >= 0)
+    setup.set_micro_batches(static_cast<int32_t>(MicroBatches(plan_, ProgramId{steady})));
   setup.set_rank(rank);
 }
 
@@ -142,7 +147,7 @@ void ReportBuilder::AddCollectives(ProgramId program) {
   std::map<std::pair<std::string, int>, Moved> totals;
   for (const pb::SegmentUse& use : plan_.programs(static_cast<int>(program)).uses()) {
     for (const pb::Op& op : plan_.segments(use.segment()).ops()) {
-      if (!op.has_all_gather() && !op.has_reduce_scatter() && !op.has_all_reduce()) continue;
+      if (!IsCollective(op)) continue;
       const Moved moved = Traffic(plan_, op);
       Moved& total = totals[{KindName(op), op.phase()}];
       total.count += use.repeat();

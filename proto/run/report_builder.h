@@ -31,7 +31,7 @@ class ReportBuilder {
                 pb::Report::Source source);
 
   void AddSetup(int rank = 0);  // the one that `program` is of
-  // Fit, peak and phases.
+  // Fit, peak, phases and what is kept on the host.
   void AddMemory(const MemoryRecorder& memory);
   // Memory of one rank, told apart from those added before if it differs; of `count` ranks at once
   // that are known to be alike. Ranks come in ascending order.
@@ -61,7 +61,7 @@ class ReportBuilder {
 // Element type of the model's arithmetic.
 pb::DType ComputeType(const pb::Decisions& decisions);
 
-// Micro-batches of one step: how often the program turns to a forward.
+// Micro-batches of one step: those with a forward.
 int64_t MicroBatches(const pb::Plan& plan, ProgramId program);
 
 }  // namespace foreshard::run

@@ -21,6 +21,7 @@ const std::vector<std::string>& LedgerNames() {
       "gathered parameters",
       "gradient and reduce buffers",
       "activations",
+      "recomputed activations",
       "activation gradients and temporaries",
       "logits and loss",
       "inputs and model buffers",
@@ -48,15 +49,16 @@ int LedgerTermOf(int memory_class) {
     case pb::RS_OUTPUT:
       return 4;
     case pb::ACTIVATION:
+      return IsLogits(memory_class) ? 8 : 5;
     case pb::RECOMPUTE:
-      return IsLogits(memory_class) ? 7 : 5;
+      return IsLogits(memory_class) ? 8 : 6;
     case pb::TEMP:
-      return IsLogits(memory_class) ? 7 : 6;
+      return IsLogits(memory_class) ? 8 : 7;
     case pb::INPUT:
     case pb::MODULE_BUFFER:
-      return 8;
-    case pb::WORKSPACE:
       return 9;
+    case pb::WORKSPACE:
+      return 10;
     default:
       break;
   }
@@ -100,6 +102,10 @@ void ReportBuilder::AddMemory(const MemoryRecorder& memory) {
   for (size_t i = 0; i < memory.phase_ids().size(); ++i) {
     AddPhase(memory.replay().phases()[i], memory.phase_ids()[i], memory);
   }
+  const Watermark& host = memory.host_replay().peak();
+  if (host.bytes.count() == 0) return;
+  report_.mutable_host()->set_peak_bytes(host.bytes.count());
+  FillCategories(host.by_class, false, *report_.mutable_host()->mutable_peak_by_category());
 }
 
 void ReportBuilder::AddFit(Bytes peak) {

@@ -21,6 +21,8 @@ void ReportBuilder::AddUnits(const std::vector<UnitTime>& units, ProgramId progr
     out.set_exposed_gather_ps(time.gather.exposed.count());
     out.set_reduce_ps(time.reduce.running.count());
     out.set_exposed_reduce_ps(time.reduce.exposed.count());
+    out.set_all_reduce_ps(time.all_reduce.running.count());
+    out.set_exposed_all_reduce_ps(time.all_reduce.exposed.count());
     out.set_resident_ps(time.resident.count());
   }
   for (int b = 0; b < plan_.buffers_size(); ++b) {

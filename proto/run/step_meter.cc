@@ -19,10 +19,11 @@ void StepMeter::OpEnded(const OpInstance& op, SimTime now) {
   Advance(now);
   const OpRecord& record = program_.op(op.op);
   if (record.group != kNoGroup) --communicating_;
-  if (!RunsOnCompute(record)) return;
-  --computing_;
-  current_.phases[record.phase] += now - compute_end_;
-  compute_end_ = now;
+  const bool computes = RunsOnCompute(record);
+  if (computes) --computing_;
+  if (!computes && !RunsOnHost(record)) return;
+  current_.phases[record.phase] += now - phase_end_;
+  phase_end_ = now;
 }
 
 void StepMeter::StepBegun(int32_t step, SimTime) {
@@ -48,6 +49,10 @@ void StepMeter::Advance(SimTime now) {
 
 bool StepMeter::RunsOnCompute(const OpRecord& record) const {
   return record.stream != kNoStream && program_.is_compute_stream[Index(record.stream)];
+}
+
+bool StepMeter::RunsOnHost(const OpRecord& record) const {
+  return record.stream != kNoStream && program_.is_host_stream[Index(record.stream)];
 }
 
 }  // namespace foreshard::run

@@ -12,16 +12,17 @@
 
 namespace foreshard::run {
 
-inline constexpr int kPhases = 5;  // values of pb::Phase
+inline constexpr int kPhases = 6;  // values of pb::Phase
 
 // Times between the end of the step before (of the run's start) and the end of a step.
 struct StepTime {
   SimTime duration{0};
-  SimTime compute_busy{0};                // a compute stream runs an op
-  SimTime communication_busy{0};          // a collective runs
-  SimTime exposed_communication{0};       // a collective runs and no compute stream runs an op
-  SimTime host_busy{0};                   // issuing the ops of this step, whenever that was
-  std::array<SimTime, kPhases> phases{};  // on the compute streams, from the end of the op before
+  SimTime compute_busy{0};           // a compute stream runs an op
+  SimTime communication_busy{0};     // a collective runs
+  SimTime exposed_communication{0};  // a collective runs and no compute stream runs an op
+  SimTime host_busy{0};              // issuing the ops of this step, whenever that was
+  // On the compute streams and those of the host, from the end of the op before.
+  std::array<SimTime, kPhases> phases{};
 };
 
 class StepMeter final : public Listener {
@@ -42,6 +43,7 @@ class StepMeter final : public Listener {
  private:
   void Advance(SimTime now);
   bool RunsOnCompute(const OpRecord& record) const;
+  bool RunsOnHost(const OpRecord& record) const;
 
   const Program& program_;
   std::vector<StepTime> steps_;
@@ -50,7 +52,7 @@ class StepMeter final : public Listener {
   SimTime begun_{0};  // when the host turned to the op that it is issuing
   SimTime now_{0};
   SimTime step_end_{0};
-  SimTime compute_end_{0};  // of the last op that ended on a compute stream
+  SimTime phase_end_{0};  // of the last op that ended on a compute stream or the host's
   int computing_ = 0;
   int communicating_ = 0;
 };

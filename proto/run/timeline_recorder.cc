@@ -9,6 +9,7 @@ namespace {
 void FillResident(const pb::Plan& plan, const Program& program, pb::Timeline& timeline) {
   std::map<int, int64_t> sums;
   for (const int buffer : plan.resident()) {
+    if (plan.buffers(buffer).host()) continue;
     sums[plan.buffers(buffer).category()] += program.buffer_bytes[buffer].count();
   }
   for (const auto& [category, bytes] : sums) {
@@ -33,6 +34,10 @@ bool TimelineRecorder::Keeps(int32_t step) const {
 pb::TimelineOp* TimelineRecorder::Find(const OpInstance& op) {
   const auto found = rows_.find(op.sequence);
   return found == rows_.end() ? nullptr : found->second;
+}
+
+int64_t TimelineRecorder::DeviceBytes(int32_t buffer) const {
+  return plan_.buffers(buffer).host() ? 0 : program_.buffer_bytes[buffer].count();
 }
 
 void TimelineRecorder::Add(pb::Category category, int64_t bytes, Changes& changes) {
@@ -74,7 +79,7 @@ void TimelineRecorder::OpIssued(const OpInstance& instance, SimTime) {
   for (const pb::Settle& settle : op.settles()) {
     pb::Category& category = category_[settle.buffer()];
     if (row != nullptr) {
-      const int64_t bytes = program_.buffer_bytes[settle.buffer()].count();
+      const int64_t bytes = DeviceBytes(settle.buffer());
       Add(category, -bytes, *row->mutable_settled());
       Add(settle.category(), bytes, *row->mutable_settled());
     }
@@ -93,15 +98,14 @@ void TimelineRecorder::OpEnded(const OpInstance& op, SimTime now) {
 void TimelineRecorder::BufferAllocated(BufferId buffer, const OpInstance& op, SimTime) {
   category_[Index(buffer)] = plan_.buffers(static_cast<int>(buffer)).category();
   if (pb::TimelineOp* row = Find(op)) {
-    Add(category_[Index(buffer)], program_.buffer_bytes[Index(buffer)].count(),
+    Add(category_[Index(buffer)], DeviceBytes(static_cast<int32_t>(buffer)),
         *row->mutable_allocated());
   }
 }
 
 void TimelineRecorder::BufferFreed(BufferId buffer, const OpInstance& op, SimTime) {
   if (pb::TimelineOp* row = Find(op)) {
-    Add(category_[Index(buffer)], program_.buffer_bytes[Index(buffer)].count(),
-        *row->mutable_freed());
+    Add(category_[Index(buffer)], DeviceBytes(static_cast<int32_t>(buffer)), *row->mutable_freed());
   }
 }
 

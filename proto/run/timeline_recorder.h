@@ -1,4 +1,4 @@
-// Writes down every op of some steps of a run: when it ran and what it did to memory.
+// Writes down every op of some steps of a run: when it ran and what it did to the device's memory.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,7 @@ class TimelineRecorder final : public Listener {
   using Changes = google::protobuf::RepeatedPtrField<pb::CategoryBytes>;
 
   bool Keeps(int32_t step) const;
+  int64_t DeviceBytes(int32_t buffer) const;   // 0 for what lives on the host
   pb::TimelineOp* Find(const OpInstance& op);  // nullptr when its step is not kept
   static void Add(pb::Category category, int64_t bytes, Changes& changes);
 

@@ -10,10 +10,7 @@ UnitMeter::UnitMeter(const pb::Plan& plan, const Program& program)
     : program_(program), alive_(static_cast<size_t>(plan.units_size())) {
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
-      Source source;
-      const bool is_collective = op.has_all_gather() || op.has_reduce_scatter();
-      if (is_collective && op.has_unit()) source = {op.unit(), op.has_all_gather()};
-      source_.push_back(source);
+      source_.push_back(SourceOf(op));
     }
   }
   for (const pb::Buffer& buffer : plan.buffers()) {
@@ -24,6 +21,14 @@ UnitMeter::UnitMeter(const pb::Plan& plan, const Program& program)
     const int32_t unit = unit_of_param_[Index(buffer)];
     if (unit != kNoUnit) ++alive_[unit].buffers;
   }
+}
+
+UnitMeter::Source UnitMeter::SourceOf(const pb::Op& op) {
+  if (!op.has_unit()) return {};
+  if (op.has_all_gather()) return {op.unit(), &UnitTime::gather};
+  if (op.has_reduce_scatter()) return {op.unit(), &UnitTime::reduce};
+  if (op.has_all_reduce()) return {op.unit(), &UnitTime::all_reduce};
+  return {};
 }
 
 void UnitMeter::OpIssued(const OpInstance& op, SimTime) {
@@ -90,8 +95,7 @@ void UnitMeter::Advance(SimTime now) {
 }
 
 CollectiveTime& UnitMeter::TimeOf(const Source& source, int32_t step) {
-  UnitTime& unit = steps_[step][source.unit];
-  return source.is_gather ? unit.gather : unit.reduce;
+  return steps_[step][source.unit].*source.time;
 }
 
 bool UnitMeter::RunsOnCompute(const OpRecord& record) const {

@@ -9,8 +9,9 @@
 #include "proto/run/program.h"
 
 namespace foreshard::pb {
+class Op;
 class Plan;
-}
+}  // namespace foreshard::pb
 
 namespace foreshard::run {
 
@@ -24,6 +25,7 @@ struct CollectiveTime {
 struct UnitTime {
   CollectiveTime gather;
   CollectiveTime reduce;
+  CollectiveTime all_reduce;  // over replicas
   // Some of its unsharded parameters are alive, by the host's clock: from the moment when the host
   // begins to issue the step to when it begins the next. The last step of a run has no such end.
   SimTime resident{0};
@@ -50,13 +52,14 @@ class UnitMeter final : public Listener {
   // Of an op: the unit whose collective it is.
   struct Source {
     int32_t unit = kNoUnit;
-    bool is_gather = false;
+    CollectiveTime UnitTime::*time = nullptr;
   };
   struct Alive {
     int32_t buffers = 0;
     SimTime since{0};
   };
 
+  static Source SourceOf(const pb::Op& op);
   void Advance(SimTime now);
   CollectiveTime& TimeOf(const Source& source, int32_t step);
   bool RunsOnCompute(const OpRecord& record) const;
