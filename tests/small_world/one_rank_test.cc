@@ -53,6 +53,12 @@ bool IsExact(const SmallCase& c) {
   return !c.tied || !adds_up || SizeOf(reduce) <= SizeOf(compute);
 }
 
+// What depends on how parameters are cut: a norm is the sum of those of shards, blocks of moments
+// in 8 bits are those of a shard.
+bool DependsOnShards(const SmallCase& c) {
+  return c.request.clip.has_value() || c.request.optimizer == "adamw8bit";
+}
+
 // The rounding of one gradient in bf16, and what Adam makes of it in some steps. Of the bias that
 // holds GPT-2's key bias it makes anything: that one's true gradient is 0.
 constexpr double kLossTolerance = 5e-4;    // of the loss
@@ -107,6 +113,7 @@ SmallCase Alone(const SmallCase& sharded) {
   r.learning_rate = from.learning_rate;
   r.weight_decay = from.weight_decay;
   r.momentum = from.momentum;
+  r.state_dtype = from.state_dtype;
   r.loss = from.loss;
   return alone;
 }
@@ -202,7 +209,7 @@ TEST(OneRankSmallWorld, LossesAndWeightsAreBitIdentical) {
   }
   int plans = 0;
   for (const SmallCase& c : cases) {
-    if (!PlanOfCase(c).ok()) continue;
+    if (DependsOnShards(c) || !PlanOfCase(c).ok()) continue;
     SCOPED_TRACE(c.name);
     ASSERT_NO_FATAL_FAILURE(Check(c));
     if (HasFailure()) return;
