@@ -105,6 +105,7 @@ class Fsdp2 : public GradientHooks {
     BufferId partial = -1;      // reduced, but not yet over the replicas
     BufferId all_reduced = -1;  // held until the end of the backward
     BufferId sharded_gradient = -1;
+    std::vector<BufferId> host_gradients;  // instead, per layout position
     StreamId reduced_on = kHost;  // where the end of its last reduction has not been waited for
     Training training = Training::kIdle;        // of the module
     Training group_training = Training::kIdle;  // of its parameters
@@ -157,6 +158,7 @@ class Fsdp2 : public GradientHooks {
   void DropReduceInputs();
   void Reduce(int unit, Collected collected);
   void AwaitReduction(int unit);
+  bool AddOnHost(int unit, int position, BufferId copy);
   void ListShorter(const ShardedParameter& p, BufferId buffer);
   void SplitGradients(int unit, Collected& collected);
   void ReduceInto(BufferId output, int64_t elems);

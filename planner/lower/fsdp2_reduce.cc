@@ -322,8 +322,8 @@ void Fsdp2::ToHost(int unit, BufferId output, int64_t elems, const std::vector<i
     op.mutable_copy_to_host()->set_dtype(ToProto(sharding_.original));
     op.mutable_copy_to_host()->set_parameter(p.parameter);
     offset += p.padded_numel;
-    gradients_.push_back({unit, copy, p.parameter});
-    to_host_op_ = builder_.last_op();
+    // What the host waits for to add it ends after all copies before.
+    to_host_op_ = AddOnHost(unit, position, copy) ? kNoOp : builder_.last_op();
   }
   if (gradient != output) builder_.Free(gradient);
   HoldOrFree(unit, output);
@@ -336,6 +336,30 @@ void Fsdp2::HoldOrFree(int unit, BufferId output) {
   } else {
     builder_.Free(output);
   }
+}
+
+// Adds a copy to the parameter's gradient of earlier micro-batches, which the host does by itself
+// and at once: it waits. False where there is none yet and the copy becomes it.
+bool Fsdp2::AddOnHost(int unit, int position, BufferId copy) {
+  UnitState& s = states_[unit];
+  s.host_gradients.resize(s.gradients.size(), -1);
+  BufferId& sum = s.host_gradients[position];
+  if (sum < 0) {
+    sum = copy;
+    gradients_.push_back({unit, copy, layouts_[unit].parameters[position].parameter});
+    return false;
+  }
+  builder_.WaitBeforeNext(sharding_.streams.host, builder_.last_op());
+  pb::Op& add = builder_.Issue(sharding_.streams.host, {copy, sum}, {sum});
+  add.mutable_grad_finalize()->set_from(ToProto(sharding_.original));
+  add.mutable_grad_finalize()->set_to(ToProto(sharding_.original));
+  add.mutable_grad_finalize()->set_accumulate(true);
+  const OpId added = builder_.last_op();
+  pb::Op& wait = builder_.Issue(kHost, {}, {});
+  wait.mutable_release();
+  wait.add_host_waits(added);
+  builder_.Free(copy);
+  return true;
 }
 
 // Makes the reduced shard the gradient in the original dtype, or adds it to the one that is there.

@@ -105,7 +105,7 @@ std::vector<SmallCase> CasesToRun() {
   for (SmallCase& c : RandomSmallCases(500, 7)) cases.push_back(std::move(c));
   const char* asked = std::getenv("FORESHARD_SMALL_RUNS");
   if (asked != nullptr && std::string(asked) == "all") return cases;
-  const size_t usual = exec::sanitizers::kIsSanitized ? 60 : 1000;
+  const size_t usual = exec::sanitizers::kIsSanitized ? 60 : 700;
   std::mt19937_64 random(23);
   std::shuffle(cases.begin(), cases.end(), random);
   const size_t limit = asked == nullptr ? usual : std::strtoull(asked, nullptr, 10);

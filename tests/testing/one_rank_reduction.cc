@@ -50,7 +50,9 @@ ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
   rules.is_mean_of_replicas = false;
   rules.is_mean_of_shards = false;
   const double factor = asked.value_or(request.world_size);
-  if (rules.shards == 1 && asked) rules.divisor_between = static_cast<float>(factor);
+  // Since 2.14 a shard group of one rank copies and divides where others reduce.
+  const bool copies = rules.shards == 1 && request.torch != "2.6";
+  if (copies && asked) rules.divisor_between = static_cast<float>(factor);
   if (overflows) {
     // About the square root before and the rest after, so that neither sum nor parts leave fp16.
     double before = 1;
@@ -61,7 +63,7 @@ ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
     rules.divisor_after = static_cast<float>(factor);
   } else if (factor == rules.shards) {
     rules.is_mean_of_shards = true;
-  } else if (rules.shards > 1) {
+  } else if (!copies) {
     rules.factor = static_cast<float>(1 / factor);
   }
   return rules;
