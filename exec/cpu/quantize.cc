@@ -13,11 +13,11 @@ using oplib::kQuantizedBlock;
 constexpr int kExponents = 7;
 constexpr float kSmallestScale = 1e-12F;
 
-// As torch.linspace rounds.
+// As torch.linspace computes, from both ends.
 float Linspace(float start, float end, int steps, int i) {
   const float step = (end - start) / static_cast<float>(steps - 1);
-  return i < steps / 2 ? start + step * static_cast<float>(i)
-                       : end - step * static_cast<float>(steps - 1 - i);
+  return i < steps / 2 ? std::fma(step, static_cast<float>(i), start)
+                       : std::fma(-step, static_cast<float>(steps - 1 - i), end);
 }
 
 // Between 10^e / 10 and 10^e lie twice as many values as in the decade below.
