@@ -247,7 +247,6 @@ void Fsdp2::KeepSlices(int unit) {
   UnitState& s = states_[unit];
   const StreamId stream = sharding_.streams.compute;
   builder_.SetUnit(unit);
-  builder_.Issue(kHost, {}, {}).mutable_reshard();
   for (size_t i = 0; i < s.unsharded.size(); ++i) {
     const int64_t elems =
         layouts_[unit].parameters[i].padded_numel * sharding_.ranks / rules_[unit].reshard_to;

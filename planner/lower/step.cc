@@ -50,8 +50,9 @@ class StepLowering {
     }
     for (const Part& part : Parts()) LowerPart(part, eager, fsdp, forward, labels);
     builder_.SetMicroBatch(0);
-    AddOptimizer(d_.optimizer, d_.original, graph_, fsdp, streams_.compute, d_.shard_ranks,
-                 builder_);
+    const UpdatePlace update = PlaceOfUpdate();
+    if (d_.clip) AddClip(*d_.clip, update, graph_, fsdp, builder_);
+    AddOptimizer(d_.optimizer, update, graph_, fsdp, builder_);
     AddPrograms();
   }
 
@@ -134,6 +135,11 @@ class StepLowering {
       if (fresh) it->second = AddGroup("shard_" + std::to_string(ranks), ranks, 1);
       rules.reshard_group = it->second;
     }
+  }
+
+  UpdatePlace PlaceOfUpdate() const {
+    return {d_.original, d_.offloads ? streams_.host : streams_.compute, d_.offloads,
+            d_.shard_ranks, gather_group_};
   }
 
   // What was decided for each unit that gathers anything.

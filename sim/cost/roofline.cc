@@ -16,7 +16,8 @@ struct Update {
   int foreach_kernels = 0;
 };
 
-// Foreach, operation by operation. AdamW: first moment 3, second moment 2 + 3, square root 2,
+// Foreach, operation by operation; a loop makes the same passes, with these kernels for every
+// parameter. AdamW: first moment 3, second moment 2 + 3, square root 2,
 // division 2, epsilon 2, update 4. SGD: momentum 2 + 3, update 3. Weight decay updates the
 // parameters of AdamW, and makes a sum of the gradients of SGD.
 Update UpdateOf(const pb::OptimizerStep& step) {
@@ -25,6 +26,15 @@ Update UpdateOf(const pb::OptimizerStep& step) {
   Update update = step.momentum() == 0 ? Update{3, 3, 1} : Update{5, 8, 3};
   if (!decays) return update;
   return {update.fused_passes, update.foreach_passes + 3, update.foreach_kernels + 1};
+}
+
+// Kernels that the host launches one by one for every parameter, where it goes over them.
+int KernelsOfLoop(const pb::Op& op) {
+  if (op.has_clip_norms()) return op.clip_norms().loop() ? 1 : 0;
+  if (op.has_clip_scale()) return op.clip_scale().loop() ? 1 : 0;
+  if (!op.has_optimizer_step() || op.optimizer_step().impl() != pb::LOOP) return 0;
+  const pb::OptimizerStep& step = op.optimizer_step();
+  return step.kind() == pb::ADAMW_8BIT ? 1 : UpdateOf(step).foreach_kernels;  // compiled
 }
 
 Bytes SizeOfElements(int64_t elems, pb::DType dtype) {
@@ -74,15 +84,23 @@ RooflineModel::RooflineModel(const pb::Plan& plan, const pb::Cluster& cluster)
     rings_.push_back(RingOf(group, plan.mesh().world_size(), cluster));
   }
   kernel_times_.reserve(plan.kernels_size());
+  for (const pb::Parameter& p : plan.parameters()) trainable_ += p.frozen() ? 0 : 1;
   for (const pb::Kernel& kernel : plan.kernels()) kernel_times_.push_back(KernelTime(kernel));
 }
 
 OpCost RooflineModel::Price(const pb::Op& op) const {
   if (!op.has_stream() || IsOnlyAName(op)) return {};
   const pb::Host& host = cluster_.host();
+  if (plan_.streams(op.stream()).role() == pb::Stream::HOST) {
+    return {Seconds(host.launch_seconds()), HostTime(op)};
+  }
+  if (const int kernels = KernelsOfLoop(op) * trainable_; kernels > 1) {
+    const double more = kernels - 1;
+    return {Seconds(kernels * host.launch_seconds()),
+            DeviceTime(op) + more * Seconds(host.kernel_seconds())};
+  }
   const double issue = IsCollective(op) ? host.collective_seconds() : host.launch_seconds();
-  const bool on_host = plan_.streams(op.stream()).role() == pb::Stream::HOST;
-  return {Seconds(issue), on_host ? HostTime(op) : DeviceTime(op)};
+  return {Seconds(issue), DeviceTime(op)};
 }
 
 Seconds RooflineModel::KernelTime(const pb::Kernel& kernel) const {
@@ -190,17 +208,18 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
 // Gradients are read; shards and state are read and written, operation by operation if not fused.
 Bytes RooflineModel::UpdateBytes(const pb::Op& op) const {
   const Bytes fused = Total(op.in()) + 2 * Total(op.out());
-  if (op.optimizer_step().impl() != pb::FOREACH) return fused;
-  const Update update = UpdateOf(op.optimizer_step());
+  const pb::OptimizerStep& step = op.optimizer_step();
+  if (step.impl() == pb::FUSED || step.kind() == pb::ADAMW_8BIT) return fused;
+  const Update update = UpdateOf(step);
   const double moved =
       static_cast<double>(fused.count()) * (update.foreach_passes / update.fused_passes);
   return Bytes(static_cast<int64_t>(moved));
 }
 
 Seconds RooflineModel::OptimizerTime(const pb::Op& op) const {
-  const bool fused = op.optimizer_step().impl() != pb::FOREACH;
-  const int kernels = fused ? 1 : UpdateOf(op.optimizer_step()).foreach_kernels;
-  return CopyTime(UpdateBytes(op)) + (kernels - 1) * Seconds(cluster_.host().kernel_seconds());
+  const pb::OptimizerStep& step = op.optimizer_step();
+  const int more = step.impl() == pb::FOREACH ? UpdateOf(step).foreach_kernels - 1 : 0;
+  return CopyTime(UpdateBytes(op)) + more * Seconds(cluster_.host().kernel_seconds());
 }
 
 Bytes RooflineModel::Total(const google::protobuf::RepeatedField<int32_t>& buffers) const {

@@ -41,6 +41,7 @@ class RooflineModel final : public CostModel {
   const pb::Cluster& cluster_;
   std::vector<Ring> rings_;            // of the plan's groups
   std::vector<Seconds> kernel_times_;  // of the plan's kernels
+  int trainable_ = 0;                  // parameters
 };
 
 }  // namespace foreshard::sim

@@ -212,7 +212,8 @@ class EventWalk {
       if (op.has_local_gather()) last.elems_out = last.elems_in += event.elems_in;
       return true;
     }
-    if (op.has_reshard()) return last.kind == "reshard" && last.how == "post_forward";
+    // A trace tells of a unit, the plan of each of its parameters.
+    if (op.has_keep_slice()) return last.kind == "reshard" && last.how == "post_forward";
     if (!op.has_grad_finalize() || last.kind != "grad_finalize") return false;
     last.dtype = event.dtype;
     last.how = event.how;
