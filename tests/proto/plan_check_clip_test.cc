@@ -83,7 +83,9 @@ const Mutation kClipMutations[] = {
      [](pb::Plan& p) { Clip(p, 0).mutable_in()->RemoveLast(); }},
     {"NoGradient", "clip", "reads buffer 0, no reduced gradient",
      [](pb::Plan& p) {
-       p.mutable_buffers(0)->set_category(pb::SHARDED_GRAD);
+       pb::Settle& settle = *Step(p, 16)->add_settles();
+       settle.set_buffer(0);
+       settle.set_category(pb::SHARDED_GRAD);
        Clip(p, 0).set_in(0, 0);
      }},
     {"Average", "collective", "the reduction of norms is not SUM",
