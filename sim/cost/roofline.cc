@@ -91,14 +91,16 @@ RooflineModel::RooflineModel(const pb::Plan& plan, const pb::Cluster& cluster)
 OpCost RooflineModel::Price(const pb::Op& op) const {
   if (!op.has_stream() || IsOnlyAName(op)) return {};
   const pb::Host& host = cluster_.host();
+  if (plan_.streams(op.stream()).role() == pb::Stream::HOST) {
+    return {Seconds(host.launch_seconds()), HostTime(op)};
+  }
   if (const int kernels = KernelsOfLoop(op) * trainable_; kernels > 1) {
     const double more = kernels - 1;
     return {Seconds(kernels * host.launch_seconds()),
             DeviceTime(op) + more * Seconds(host.kernel_seconds())};
   }
   const double issue = IsCollective(op) ? host.collective_seconds() : host.launch_seconds();
-  const bool on_host = plan_.streams(op.stream()).role() == pb::Stream::HOST;
-  return {Seconds(issue), on_host ? HostTime(op) : DeviceTime(op)};
+  return {Seconds(issue), DeviceTime(op)};
 }
 
 Seconds RooflineModel::KernelTime(const pb::Kernel& kernel) const {
@@ -216,9 +218,8 @@ Bytes RooflineModel::UpdateBytes(const pb::Op& op) const {
 
 Seconds RooflineModel::OptimizerTime(const pb::Op& op) const {
   const pb::OptimizerStep& step = op.optimizer_step();
-  const bool lists = step.impl() == pb::FOREACH && step.kind() != pb::ADAMW_8BIT;
-  const int kernels = lists ? UpdateOf(step).foreach_kernels : 1;
-  return CopyTime(UpdateBytes(op)) + (kernels - 1) * Seconds(cluster_.host().kernel_seconds());
+  const int more = step.impl() == pb::FOREACH ? UpdateOf(step).foreach_kernels - 1 : 0;
+  return CopyTime(UpdateBytes(op)) + more * Seconds(cluster_.host().kernel_seconds());
 }
 
 Bytes RooflineModel::Total(const google::protobuf::RepeatedField<int32_t>& buffers) const {

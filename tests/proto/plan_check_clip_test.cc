@@ -81,10 +81,13 @@ const Mutation kClipMutations[] = {
      [](pb::Plan& p) { p.mutable_buffers(22)->set_category(pb::OPTIMIZER_STATE); }},
     {"GradientForgotten", "clip", "does not read the gradient of unit \"<root>\"",
      [](pb::Plan& p) { Clip(p, 0).mutable_in()->RemoveLast(); }},
-    {"NoGradient", "category", "reads buffer 0 of category SHARDED_PARAM, expected SHARDED_GRAD",
-     [](pb::Plan& p) { Clip(p, 0).set_in(0, 0); }},
-    {"GradientTwice", "clip", "reads a second gradient of unit \"block\"",
-     [](pb::Plan& p) { Clip(p, 0).set_in(1, Clip(p, 0).in(0)); }},
+    {"NoGradient", "clip", "reads buffer 0, no reduced gradient",
+     [](pb::Plan& p) {
+       pb::Settle& settle = *Step(p, 16)->add_settles();
+       settle.set_buffer(0);
+       settle.set_category(pb::SHARDED_GRAD);
+       Clip(p, 0).set_in(0, 0);
+     }},
     {"Average", "collective", "the reduction of norms is not SUM",
      [](pb::Plan& p) { Clip(p, 1).mutable_all_reduce()->set_reduction(pb::ReduceScatter::AVG); }},
     {"NothingToReduce", "clip", "reduces buffer 10, which clip_norms has not written",
