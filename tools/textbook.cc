@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/base/dtype.h"
+#include "proto/oplib/optimizer_state.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
 #include "proto/run/memory_recorder.h"
@@ -173,7 +174,7 @@ std::vector<bool> CountersOf(const pb::Plan& plan) {
   std::vector<bool> counters(static_cast<size_t>(plan.buffers_size()), false);
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
-      if (op.optimizer_init().kind() != pb::ADAMW) continue;
+      if (!op.has_optimizer_init() || op.optimizer_init().kind() == pb::SGD) continue;
       for (int i = 0; i < op.out_size(); i += 3) counters[static_cast<size_t>(op.out(i))] = true;
     }
   }
@@ -220,15 +221,18 @@ Sums SumsOf(const pb::Plan& plan, const std::vector<Held>& held) {
   return sums;
 }
 
-// Bytes a parameter's moments take.
+// Bytes a parameter's moments take; of those in 8 bits the codes.
 int64_t MomentSize(const pb::Plan& plan) {
-  int moments = 0;
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
-      if (op.has_optimizer_init()) moments = op.optimizer_init().kind() == pb::ADAMW ? 2 : 1;
+      if (!op.has_optimizer_init()) continue;
+      const pb::OptimizerInit& init = op.optimizer_init();
+      if (init.kind() == pb::ADAMW_8BIT) return 2;
+      const pb::DType dtype = oplib::MomentDType(plan, init.dtype());
+      return (init.kind() == pb::SGD ? 1 : 2) * SizeOf(static_cast<DType>(dtype));
     }
   }
-  return moments * SizeOf(static_cast<DType>(plan.decisions().original_dtype()));
+  return 0;
 }
 
 void FillDifference(const pb::Plan& plan, const Sums& s, pb::Textbook& t) {
@@ -247,9 +251,13 @@ void FillDifference(const pb::Plan& plan, const Sums& s, pb::Textbook& t) {
   term("gradients not reduced yet at the peak", std::min<int64_t>(s.gradients - share(size), 0));
   term("moments of the optimizer in another dtype, one or none", share(moments) - share(8));
   term("step counters of the optimizer", s.counters);
+  const bool in_8_bits = plan.decisions().optimizer() == pb::ADAMW_8BIT;
+  const int64_t beside_codes = in_8_bits ? s.moments - share(moments) : 0;
+  term("8-bit moments: their scales and tables, and small tensors in full", beside_codes);
   term("uneven shards: padding, and rank 0's larger part",
        (s.shards - share(size)) + std::max<int64_t>(s.gradients - share(size), 0) +
-           (s.moments - share(moments)) + (share(6) + share(2) + share(8) - t.persistent_bytes()));
+           (s.moments - share(moments) - beside_codes) +
+           (share(6) + share(2) + share(8) - t.persistent_bytes()));
   const int64_t u = 2 * t.unit_parameters();
   term("units in use: their size at the peak against 2 U", s.in_use - u);
   term("gather on its way: its size at the peak against 2 U", s.arriving - u * t.gathered_ahead());

@@ -127,6 +127,37 @@ TEST(SmallWorldRun, BytesAfterEachOpAreThePredictedOnes) {
   EXPECT_GT(plans, 20);
 }
 
+// Of optimizers and clipping every combination: on one rank, on three of which the last holds less,
+// with replicas, and on the host.
+TEST(SmallWorldRun, EveryOptimizerHoldsWhatIsPredicted) {
+  struct Ranks {
+    int world, replicas;
+    bool offloads;
+  };
+  for (const Ranks& ranks :
+       {Ranks{1, 1, false}, Ranks{3, 1, false}, Ranks{4, 2, false}, Ranks{2, 1, true}}) {
+    for (const char* optimizer : {"adamw", "sgd", "adamw8bit"}) {
+      for (const char* impl : {"fused", "foreach", "loop"}) {
+        SmallCase c;
+        c.name = fmt::format("{} {} on {} ranks", optimizer, impl, ranks.world);
+        c.request.world_size = ranks.world;
+        c.request.replicate_size = ranks.replicas;
+        c.request.cpu_offload = ranks.offloads;
+        c.request.seq = 4;
+        c.request.optimizer = optimizer;
+        c.request.optimizer_impl = impl;
+        c.request.weight_decay = 0.1;
+        c.request.clip = ClipRequest{0.5, c.request.optimizer_impl != "loop"};
+        if (c.request.optimizer != "adamw8bit") c.request.state_dtype = DType::kBf16;
+        SCOPED_TRACE(c.name);
+        const StatusOr<pb::Plan> plan = PlanOfCase(c);
+        ASSERT_TRUE(plan.ok()) << plan.status().message();
+        ASSERT_NO_FATAL_FAILURE(CheckRun(*plan));
+      }
+    }
+  }
+}
+
 // ---- that this can fail
 
 // Who catches a plan whose memory is wrong.
