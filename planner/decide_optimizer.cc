@@ -107,19 +107,4 @@ Status CheckOptimizer(const ModelGraph& graph, const StepDecisions& d) {
   return OkStatus();
 }
 
-void RecordOptimizer(const StepDecisions& d, pb::Decisions& out) {
-  const OptimizerChoice& o = d.optimizer;
-  out.set_optimizer(o.kind);
-  out.set_optimizer_impl(o.impl);
-  if (d.clip) {
-    out.mutable_clip()->set_max_norm(d.clip->max_norm);
-    out.mutable_clip()->set_loop(d.clip->loop);
-  }
-  if (o.kind == pb::OPTIMIZER_NONE) return;
-  if (o.state != d.original) out.set_state_dtype(ToProto(o.state));
-  out.set_learning_rate(o.learning_rate);
-  out.set_weight_decay(o.weight_decay);
-  if (o.kind == pb::SGD) out.set_momentum(o.momentum);
-}
-
 }  // namespace foreshard

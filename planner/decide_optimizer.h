@@ -14,6 +14,5 @@ StatusOr<std::optional<ClipChoice>> DecideClip(const PlanRequest& request);
 // That a plan can say what every rank holds of the optimizer. REQUIRES: all else has been decided.
 Status CheckOptimizer(const ModelGraph& graph, const StepDecisions& decisions);
 
-void RecordOptimizer(const StepDecisions& decisions, pb::Decisions& out);
 
 }  // namespace foreshard

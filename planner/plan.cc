@@ -5,42 +5,22 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/assumptions.h"
 #include "planner/checkpoint.h"
 #include "planner/decide_optimizer.h"
+#include "planner/decisions.h"
 #include "planner/graph/analysis.h"
 #include "planner/lower/facts.h"
 #include "planner/lower/step.h"
 #include "planner/pick.h"
+#include "planner/prefetch_ahead.h"
 #include "planner/unit_rules.h"
+#include "planner/validate.h"
 #include "proto/base/text.h"
 #include "proto/oplib/workspace.h"
 #include "proto/plan_check.h"
 
 namespace foreshard {
 namespace {
-
-constexpr int64_t kMaxWorld = 1 << 20;
-constexpr int64_t kMaxTokens = int64_t{1} << 32;  // of one micro-batch
-
-Status CheckSizes(const PlanRequest& r) {
-  if (r.world_size < 1 || r.world_size > kMaxWorld) {
-    return InvalidArgument(
-        fmt::format("world: {} ranks, expected 1 to {}", r.world_size, kMaxWorld));
-  }
-  if (r.micro_batch < 1) {
-    return InvalidArgument(
-        fmt::format("micro-batch: {} sequences, expected at least 1", r.micro_batch));
-  }
-  if (r.seq < 1) {
-    return InvalidArgument(fmt::format("seq: {} tokens, expected at least 1", r.seq));
-  }
-  if (r.micro_batch > kMaxTokens / r.seq) {
-    return InvalidArgument(fmt::format("micro-batch x seq: {} x {} tokens are more than {}",
-                                       r.micro_batch, r.seq, kMaxTokens));
-  }
-  return OkStatus();
-}
 
 StatusOr<AttentionChoice> DecideAttention(const PlanRequest& r, const KernelProfile& profile,
                                           DType compute, const ModelGraph& graph) {
@@ -58,7 +38,7 @@ StatusOr<AttentionChoice> DecideAttention(const PlanRequest& r, const KernelProf
   return ChooseAttention(profile, r.attention, needs);
 }
 
-Status DecideDTypes(const PlanRequest& r, StepDecisions& d) {
+void DecideDTypes(const PlanRequest& r, StepDecisions& d) {
   d.original = r.original_dtype;
   const DType compute = r.param_dtype.value_or(r.original_dtype);
   d.forward.compute = compute;
@@ -66,25 +46,9 @@ Status DecideDTypes(const PlanRequest& r, StepDecisions& d) {
   d.reduce = r.reduce_dtype.value_or(fallback);
   d.forward.casts_inputs = r.cast_forward_inputs && r.param_dtype.has_value();
   d.forward.output = r.output_dtype;
-  for (const DType t : {d.original, compute, d.reduce, r.output_dtype.value_or(compute)}) {
-    if (t == DType::kFp32 || t == DType::kBf16 || t == DType::kFp16) continue;
-    return InvalidArgument(fmt::format(
-        "dtype: {} is none of parameters and gradients; use fp32, bf16 or fp16", Name(t)));
-  }
-  return OkStatus();
 }
 
-Status DecideRanks(const PlanRequest& r, StepDecisions& d) {
-  if (r.replicate_size < 1 || r.world_size % r.replicate_size != 0) {
-    return InvalidArgument(
-        fmt::format("replicate: {} replicas, expected a number that divides the "
-                    "{} ranks",
-                    r.replicate_size, r.world_size));
-  }
-  if (r.reduce_input_buffers < 1) {
-    return InvalidArgument(
-        fmt::format("reduce-buffers: found {}, expected at least 1", r.reduce_input_buffers));
-  }
+void DecideRanks(const PlanRequest& r, StepDecisions& d) {
   d.replicas = r.replicate_size;
   d.shard_ranks = r.world_size / r.replicate_size;
   d.reduce_inputs = r.reduce_input_buffers;
@@ -92,7 +56,6 @@ Status DecideRanks(const PlanRequest& r, StepDecisions& d) {
   d.force_sum = r.force_sum_reduction;
   d.separate_reduce_group = r.separate_reduce_group;
   d.offloads = r.cpu_offload;
-  return OkStatus();
 }
 
 void DecideMicroBatches(const MicroBatchRequest& r, StepDecisions& d) {
@@ -129,8 +92,8 @@ StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
   StepDecisions d;
   ASSIGN_OR_RETURN(d.behaviour, BehaviourOf(r.torch));
   ASSIGN_OR_RETURN(d.forward.profile, FindProfile(r.kernel_profile));
-  RETURN_IF_ERROR(DecideDTypes(r, d));
-  RETURN_IF_ERROR(DecideRanks(r, d));
+  DecideDTypes(r, d);
+  DecideRanks(r, d);
   DecideMicroBatches(r.micro_batches, d);
   ASSIGN_OR_RETURN(d.optimizer, DecideOptimizer(r));
   ASSIGN_OR_RETURN(d.clip, DecideClip(r));
@@ -219,33 +182,6 @@ Status CheckModel(const pb::Model& model, const ModelGraph& graph, const StepDec
   return OkStatus();
 }
 
-void RecordDecisions(const PlanRequest& r, const StepDecisions& d,
-                     const std::vector<WrapRequest>& calls, pb::Decisions& out) {
-  out.set_torch(d.behaviour.torch);
-  out.set_kernel_profile(std::string(d.forward.profile->name));
-  out.set_attention(d.forward.attention.name);
-  out.set_attention_reason(d.forward.attention.reason);
-  out.set_wrap_policy(r.wrap_calls.empty() ? r.wrap : "explicit");
-  for (const WrapRequest& call : calls) {
-    pb::WrapCall& w = *out.add_wrap();
-    for (const std::string& m : call.modules) w.add_modules(m);
-    if (!call.reshard_after_forward) continue;
-    w.set_reshard_after_forward(call.reshard_after_forward->ranks != 1);
-    if (call.reshard_after_forward->ranks > 1) w.set_reshard_to(call.reshard_after_forward->ranks);
-  }
-  out.set_original_dtype(ToProto(d.original));
-  out.set_param_dtype(ToProto(d.forward.compute));
-  out.set_reduce_dtype(ToProto(d.reduce));
-  RecordOptimizer(d, out);
-  out.set_loss(d.loss);
-  out.set_micro_batch(r.micro_batch);
-  out.set_seq(r.seq);
-  out.set_arch(d.arch);
-  out.set_reshard_after_forward(Describe(r.reshard_after_forward));
-  out.set_root_reshard_after_forward(Describe(r.root_reshard_after_forward));
-  for (const std::string& sentence : Assumptions(r, d)) out.add_assumptions(sentence);
-}
-
 void FillHeader(const pb::Model& model, const ModelGraph& graph, pb::Header& header) {
   header.set_format_version(kPlanFormatVersion);
   header.set_tool_version(FORESHARD_VERSION);
@@ -265,8 +201,9 @@ std::string Describe(const std::optional<Reshard>& reshard) {
   return reshard->ranks == 1 ? "false" : fmt::to_string(reshard->ranks);
 }
 
-StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) {
-  RETURN_IF_ERROR(CheckSizes(request));
+StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& asked) {
+  RETURN_IF_ERROR(CheckRequest(asked));
+  PlanRequest request = asked;
   ASSIGN_OR_RETURN(const ModelGraph graph,
                    BuildModelGraph(model, request.micro_batch, request.seq));
   ASSIGN_OR_RETURN(StepDecisions decisions, Decide(request, graph));
@@ -275,6 +212,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) 
                    WrapCalls(graph, model.block_class(), request));
   ASSIGN_OR_RETURN(const std::vector<Unit> units, MakeUnits(graph, calls));
   RETURN_IF_ERROR(CheckUnitsRun(graph, units));
+  ListPrefetchAhead(graph, units, request);
   ASSIGN_OR_RETURN(decisions.units,
                    DecideUnits(graph, units, request, decisions.behaviour, decisions.shard_ranks));
   RETURN_IF_ERROR(DecideCheckpoint(graph, model.block_class(), request.checkpoint, decisions));
@@ -285,7 +223,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& request) 
   RETURN_IF_ERROR(CheckParametersAreUsed(graph));
   pb::Plan plan;
   FillHeader(model, graph, *plan.mutable_header());
-  RecordDecisions(request, decisions, calls, *plan.mutable_decisions());
+  RecordDecisions(request, decisions, calls, graph, *plan.mutable_decisions());
   plan.mutable_mesh()->set_world_size(request.world_size);
   plan.mutable_mesh()->set_shard_size(decisions.shard_ranks);
   plan.mutable_mesh()->set_replicate_size(decisions.replicas);

@@ -99,6 +99,9 @@ struct PlanRequest {
   std::optional<Reshard> root_reshard_after_forward;  // absent = not given
   std::vector<PrefetchRequest> forward_prefetch;
   std::vector<PrefetchRequest> backward_prefetch;
+  // Above 0: lists for every unit of the next so many, which take the place of those above.
+  int forward_prefetch_ahead = 0;
+  int backward_prefetch_ahead = 0;
   std::vector<std::string> sharded_in_backward;  // set_unshard_in_backward(False), wrapped modules
   std::vector<ShardPlacementRequest> shard_placements;  // the first that matches decides
   int reduce_input_buffers = 1;                         // set_reduce_scatter_max_input_buffers

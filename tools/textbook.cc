@@ -15,14 +15,15 @@
 namespace foreshard {
 namespace {
 
-// A managed buffer that is alive, as it counts at that moment.
+// A managed buffer that is alive, here or on the host, as it counts at that moment.
 struct Held {
   int buffer = 0;
   pb::Category category = pb::CATEGORY_UNSPECIFIED;
   bool copied_out = false;  // of a gather's output
 };
 
-// Buffers alive at the highest moment of the steady program, by the plan's order alone.
+// Buffers alive at the highest moment of the device in the steady program, by the plan's order
+// alone.
 class PeakFinder {
  public:
   explicit PeakFinder(const pb::Plan& plan)
@@ -67,7 +68,9 @@ class PeakFinder {
     }
   }
 
-  bool Managed(int b) const { return run::IsManaged(category_[static_cast<size_t>(b)]); }
+  bool Managed(int b) const {
+    return run::IsManaged(category_[static_cast<size_t>(b)]) && !plan_.buffers(b).host();
+  }
   void Add(int b) {
     alive_[static_cast<size_t>(b)] = true;
     if (Managed(b)) bytes_ += plan_.buffers(b).bytes();
@@ -92,7 +95,8 @@ class PeakFinder {
     peak_.clear();
     for (int b = 0; b < plan_.buffers_size(); ++b) {
       const auto i = static_cast<size_t>(b);
-      if (alive_[i] && Managed(b)) peak_.push_back({b, category_[i], copied_[i]});
+      const bool managed = run::IsManaged(category_[i]);
+      if (alive_[i] && managed) peak_.push_back({b, category_[i], copied_[i]});
     }
   }
 
@@ -154,12 +158,14 @@ struct Sums {
   int64_t moments = 0;
   int64_t in_use = 0;    // gathered parameters of units that are freed after forward, or of U's
   int64_t kept = 0;      // ... of the others
+  int64_t parts = 0;     // of gathered parameters, kept after forward
   int64_t arriving = 0;  // gather outputs before their copy-out
   int64_t copied = 0;    // ... and after it
   int64_t cast = 0;
   int64_t full_gradients = 0;
   int64_t reduce_inputs = 0;
   int64_t reduce_outputs = 0;
+  int64_t on_host = 0;  // of all these
 };
 
 // Of each parameter AdamW creates a counter and two moments, in this order; SGD has no counters.
@@ -186,6 +192,8 @@ int64_t& SumFor(const pb::Plan& plan, const Held& held, bool is_counter, Sums& s
       return held.copied_out ? sums.copied : sums.arriving;
     case pb::CAST:
       return sums.cast;
+    case pb::POST_FORWARD_SHARD:
+      return sums.parts;
     case pb::UNSHARDED_GRAD:
       return sums.full_gradients;
     case pb::RS_INPUT:
@@ -207,6 +215,7 @@ Sums SumsOf(const pb::Plan& plan, const std::vector<Held>& held) {
   for (const Held& h : held) {
     SumFor(plan, h, counters[static_cast<size_t>(h.buffer)], sums) +=
         plan.buffers(h.buffer).bytes();
+    if (plan.buffers(h.buffer).host()) sums.on_host += plan.buffers(h.buffer).bytes();
   }
   return sums;
 }
@@ -246,10 +255,12 @@ void FillDifference(const pb::Plan& plan, const Sums& s, pb::Textbook& t) {
   term("gather on its way: its size at the peak against 2 U", s.arriving - u * t.gathered_ahead());
   term("gather outputs already copied out", s.copied);
   term("units kept gathered, as the root", s.kept);
+  term("parts of gathered units that are kept after forward", s.parts);
   term("low-precision shards on their way into a gather", s.cast);
   term("whole gradients, not reduced yet", s.full_gradients);
   term("inputs of reductions", s.reduce_inputs);
   term("outputs of reductions", s.reduce_outputs);
+  term("kept on the host instead", -s.on_host);
 }
 
 }  // namespace

@@ -59,11 +59,14 @@ pb::DType ArithmeticType(const pb::Kernel& kernel) {
   return pb::FP32;
 }
 
-bool IsCollective(const pb::Op& op) { return op.has_all_gather() || op.has_reduce_scatter(); }
+bool IsCollective(const pb::Op& op) {
+  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce();
+}
 
 // A gradient that already has its type needs no kernel.
 bool IsOnlyAName(const pb::Op& op) {
-  return op.has_grad_finalize() && op.grad_finalize().from() == op.grad_finalize().to();
+  return op.has_grad_finalize() && op.grad_finalize().from() == op.grad_finalize().to() &&
+         !op.grad_finalize().accumulate();
 }
 
 }  // namespace
@@ -94,7 +97,8 @@ OpCost RooflineModel::Price(const pb::Op& op) const {
             DeviceTime(op) + more * Seconds(host.kernel_seconds())};
   }
   const double issue = IsCollective(op) ? host.collective_seconds() : host.launch_seconds();
-  return {Seconds(issue), DeviceTime(op)};
+  const bool on_host = plan_.streams(op.stream()).role() == pb::Stream::HOST;
+  return {Seconds(issue), on_host ? HostTime(op) : DeviceTime(op)};
 }
 
 Seconds RooflineModel::KernelTime(const pb::Kernel& kernel) const {
@@ -121,6 +125,18 @@ Seconds RooflineModel::CopyTime(Bytes moved) const {
   const pb::Gpu& gpu = cluster_.gpu();
   const BytesPerSecond rate(gpu.memory_bytes_per_second() * gpu.efficiency().memory());
   return moved / rate + Seconds(cluster_.host().kernel_seconds());
+}
+
+Seconds RooflineModel::LinkTime(Bytes moved) const {
+  const pb::Host& host = cluster_.host();
+  return moved / BytesPerSecond(host.copy_bytes_per_second()) + Seconds(host.kernel_seconds());
+}
+
+// The processors are as fast as their memory.
+Seconds RooflineModel::HostTime(const pb::Op& op) const {
+  if (op.has_stream_wait()) return Seconds(0);
+  const Bytes moved = op.has_optimizer_step() ? UpdateBytes(op) : Total(op.in()) + Total(op.out());
+  return moved / BytesPerSecond(cluster_.host().memory_bytes_per_second());
 }
 
 Seconds RooflineModel::CollectiveTime(int group, Bytes full) const {
@@ -155,16 +171,18 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
       return CollectiveTime(
           op.reduce_scatter().group(),
           SizeOfElements(op.reduce_scatter().elems_in(), op.reduce_scatter().dtype()));
-    case pb::Op::kAllReduce:  // a ring reduces and gathers
-      return 2.0 * CollectiveTime(op.all_reduce().group(),
-                                  SizeOfElements(op.all_reduce().elems(), op.all_reduce().dtype()));
+    case pb::Op::kAllReduce:
+      return AllReduceTime(rings_[op.all_reduce().group()],
+                           SizeOfElements(op.all_reduce().elems(), op.all_reduce().dtype()));
+    case pb::Op::kCopyToDevice:
+      return LinkTime(SizeOfElements(op.copy_to_device().elems(), op.copy_to_device().dtype()));
+    case pb::Op::kCopyToHost:
+      return LinkTime(SizeOfElements(op.copy_to_host().elems(), op.copy_to_host().dtype()));
     case pb::Op::kDivide:
     case pb::Op::kAddReduced:
     case pb::Op::kKeepSlice:
     case pb::Op::kJoinShards:
     case pb::Op::kSplitGradient:
-    case pb::Op::kCopyToDevice:
-    case pb::Op::kCopyToHost:
     case pb::Op::kClipNorms:
     case pb::Op::kClipScale:
     case pb::Op::kGradFinalize:
@@ -185,17 +203,22 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
   return Seconds(0);
 }
 
-Seconds RooflineModel::OptimizerTime(const pb::Op& op) const {
-  // Gradients are read; shards and state are read and written.
+// Gradients are read; shards and state are read and written, operation by operation if not fused.
+Bytes RooflineModel::UpdateBytes(const pb::Op& op) const {
   const Bytes fused = Total(op.in()) + 2 * Total(op.out());
   const pb::OptimizerStep& step = op.optimizer_step();
-  if (step.impl() == pb::FUSED || step.kind() == pb::ADAMW_8BIT) return CopyTime(fused);
+  if (step.impl() == pb::FUSED || step.kind() == pb::ADAMW_8BIT) return fused;
   const Update update = UpdateOf(step);
   const double moved =
       static_cast<double>(fused.count()) * (update.foreach_passes / update.fused_passes);
-  const int more = step.impl() == pb::FOREACH ? update.foreach_kernels - 1 : 0;
-  return CopyTime(Bytes(static_cast<int64_t>(moved))) +
-         more * Seconds(cluster_.host().kernel_seconds());
+  return Bytes(static_cast<int64_t>(moved));
+}
+
+Seconds RooflineModel::OptimizerTime(const pb::Op& op) const {
+  const pb::OptimizerStep& step = op.optimizer_step();
+  const bool lists = step.impl() == pb::FOREACH && step.kind() != pb::ADAMW_8BIT;
+  const int kernels = lists ? UpdateOf(step).foreach_kernels : 1;
+  return CopyTime(UpdateBytes(op)) + (kernels - 1) * Seconds(cluster_.host().kernel_seconds());
 }
 
 Bytes RooflineModel::Total(const google::protobuf::RepeatedField<int32_t>& buffers) const {

@@ -92,9 +92,9 @@ std::string Text(const World& w) {
   const PlanRequest& r = w.request;
   return w.model.name() + " world " + std::to_string(r.world_size) + " wrap " + r.wrap + " torch " +
          r.torch + " " + r.kernel_profile + " " + r.attention + " " + r.optimizer + " " +
-         r.optimizer_impl + " " + r.loss + " reshard " + Describe(r.reshard_after_forward) + " root " +
-         Describe(r.root_reshard_after_forward) + " dtypes " + std::string(Name(r.original_dtype)) +
-         "/" + std::string(Name(*r.param_dtype)) + "/" +
+         r.optimizer_impl + " " + r.loss + " reshard " + Describe(r.reshard_after_forward) +
+         " root " + Describe(r.root_reshard_after_forward) + " dtypes " +
+         std::string(Name(r.original_dtype)) + "/" + std::string(Name(*r.param_dtype)) + "/" +
          (r.reduce_dtype ? std::string(Name(*r.reduce_dtype)) : "none");
 }
 
