@@ -198,6 +198,14 @@ void Fsdp2::FinishUnit(int unit) {
       pb::Op& op = builder_.Issue(sharding_.streams.compute, {}, {});
       op.mutable_stream_wait()->add_on(sharding_.streams.gather);
       builder_.Free(s.gathered);
+      if (sharding_.offloads) {
+        // Nothing in the library keeps the host from updating a shard that is still on its way into
+        // a gather that nobody waited for; it has been on its way for long.
+        const OpId gathered = builder_.last_op();
+        pb::Op& wait = builder_.Issue(kHost, {}, {});
+        wait.mutable_release();
+        wait.add_host_waits(gathered);
+      }
     }
     s.pending = false;
     s.gathered = -1;
