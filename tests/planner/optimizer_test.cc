@@ -226,7 +226,7 @@ TEST(Optimizer, RefusesWhatNobodyCanDo) {
   request = Request("adamw", "fused");
   request.clip = ClipRequest{.max_norm = 0};
   EXPECT_THAT(MakePlan(TreeModel({}), request).status().message(),
-              HasSubstr("clip: found 0, expected a norm above 0"));
+              HasSubstr("clip: found norm 0, expected a number above 0"));
 }
 
 // With offload everything that clips and updates is the host's, and the next step waits for it.
