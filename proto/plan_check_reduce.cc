@@ -67,6 +67,8 @@ class ReductionCheck {
       return contents_.Broken(
           "reduce", fmt::format("reads buffer {}, not the gradient of its unit", op_.in(0)));
     }
+    // What has been copied is the gradient: nothing may be made of it any more.
+    contents_[op_.in(0)].data = Data::kFinalized;
     return Leave(Data::kFinalized, op_.copy_to_host().parameter());
   }
 
