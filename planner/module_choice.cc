@@ -16,17 +16,17 @@ std::string DidYouMean(const std::string& word, const std::vector<std::string>& 
   return nearest ? fmt::format(" (did you mean {}?)", *nearest) : "";
 }
 
-std::vector<std::string_view> SplitAtCommas(std::string_view list) {
-  std::vector<std::string_view> texts;
+}  // namespace
+
+std::vector<std::string> SplitAtCommas(std::string_view list) {
+  std::vector<std::string> texts;
   for (;;) {
     const size_t comma = list.find(',');
-    texts.push_back(list.substr(0, comma));
+    texts.emplace_back(list.substr(0, comma));
     if (comma == std::string_view::npos) return texts;
     list.remove_prefix(comma + 1);
   }
 }
-
-}  // namespace
 
 bool MatchesPath(std::string_view pattern, std::string_view path) {
   // fits[j]: the pattern so far fits the first j characters of the path.
@@ -84,7 +84,7 @@ StatusOr<std::vector<int>> Blocks(const ModelGraph& graph, const std::string& bl
 StatusOr<std::vector<int>> ModulesMatching(const ModelGraph& graph, std::string_view patterns,
                                            const char* what) {
   std::vector<bool> chosen(graph.modules.size(), false);
-  for (const std::string_view pattern : SplitAtCommas(patterns)) {
+  for (const std::string& pattern : SplitAtCommas(patterns)) {
     bool fits_any = false;
     for (size_t m = 1; m < graph.modules.size(); ++m) {
       if (!MatchesPath(pattern, graph.modules[m].path)) continue;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "planner/auto_wrap.h"
 #include "planner/module_choice.h"
+#include "proto/base/units_text.h"
 
 namespace foreshard {
 namespace {
@@ -64,6 +66,58 @@ StatusOr<std::vector<WrapRequest>> TitanCalls(const ModelGraph& graph,
 }
 
 constexpr const char* kWhat = "wrap";
+constexpr int64_t kMaxElements = 1'000'000'000'000'000;  // more than any model has
+
+std::vector<WrapRequest> CallEach(const ModelGraph& graph, const std::vector<int>& modules,
+                                  std::optional<Reshard> reshard) {
+  return GroupBlocks(graph, modules, 1, reshard);
+}
+
+StatusOr<std::vector<WrapRequest>> ClassCalls(const ModelGraph& graph, const std::string& classes,
+                                              std::optional<Reshard> reshard) {
+  const std::vector<std::string> names = SplitAtCommas(classes);
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(ModulesOfClass(graph, name, kWhat).status());
+  }
+  return CallEach(graph, AutoWrap(graph, OfClasses(names)), reshard);
+}
+
+// "100M" as 100,000,000; also K and B.
+StatusOr<int64_t> ParseElements(std::string text) {
+  int64_t scale = 1;
+  for (const auto& [suffix, factor] :
+       {std::pair{'K', int64_t{1'000}}, {'M', int64_t{1'000'000}}, {'B', int64_t{1'000'000'000}}}) {
+    if (!text.ends_with(suffix)) continue;
+    scale = factor;
+    text.pop_back();
+    break;
+  }
+  ASSIGN_OR_RETURN(const int64_t count, ParseCount(text));
+  if (count < 1 || count > kMaxElements / scale) return InvalidArgument("out of range");
+  return count * scale;
+}
+
+StatusOr<std::vector<WrapRequest>> SizeCalls(const ModelGraph& graph, const std::string& size,
+                                             std::optional<Reshard> reshard) {
+  const StatusOr<int64_t> numel = ParseElements(size);
+  if (!numel.ok()) {
+    return InvalidArgument(
+        fmt::format("wrap: \"size:{}\" wants a number of elements, as 100M", size));
+  }
+  return CallEach(graph, AutoWrap(graph, SizeBased(*numel)), reshard);
+}
+
+StatusOr<std::vector<WrapRequest>> PatternCalls(const ModelGraph& graph,
+                                                const std::string& patterns,
+                                                std::optional<Reshard> reshard) {
+  ASSIGN_OR_RETURN(const std::vector<int> modules, ModulesMatching(graph, patterns, kWhat));
+  for (const int m : modules) RETURN_IF_ERROR(CheckHasForward(graph, m, kWhat));
+  const auto fits = [&](const GraphModule& m, bool recurse, int64_t) {
+    const int index = static_cast<int>(&m - graph.modules.data());
+    return recurse || std::ranges::binary_search(modules, index);
+  };
+  return CallEach(graph, AutoWrap(graph, fits), reshard);
+}
 
 StatusOr<std::vector<WrapRequest>> PolicyCalls(const ModelGraph& graph,
                                                const std::string& block_class,
@@ -71,14 +125,14 @@ StatusOr<std::vector<WrapRequest>> PolicyCalls(const ModelGraph& graph,
   const std::string& policy = request.wrap;
   const std::optional<Reshard> reshard = request.reshard_after_forward;
   if (policy == "whole") return std::vector<WrapRequest>{};
-  if (policy.starts_with("class:")) {
-    ASSIGN_OR_RETURN(const std::vector<int> blocks, ModulesOfClass(graph, policy.substr(6), kWhat));
-    return GroupBlocks(graph, blocks, 1, reshard);
-  }
+  if (policy.starts_with("class:")) return ClassCalls(graph, policy.substr(6), reshard);
+  if (policy.starts_with("size:")) return SizeCalls(graph, policy.substr(5), reshard);
+  if (policy.starts_with("pattern:")) return PatternCalls(graph, policy.substr(8), reshard);
   const bool every = policy.starts_with("every:");
   if (policy != "block" && policy != "titan" && !every) {
     return InvalidArgument(fmt::format(
-        "wrap: unknown policy \"{}\"; expected block, every:K, whole, class:NAME or titan",
+        "wrap: unknown policy \"{}\"; expected block, every:K, whole, class:A,B, titan, "
+        "size:N or pattern:A,B",
         policy));
   }
   size_t per_unit = 1;

@@ -13,33 +13,12 @@
 namespace foreshard {
 namespace {
 
-// Empty when `text` is one of `names`, else what is wrong.
-std::string ChoiceError(const std::string& text, const std::vector<std::string>& names) {
-  if (std::ranges::find(names, text) != names.end()) return "";
-  const std::optional<std::string> nearest = NearestMatch(text, names);
-  return fmt::format("found \"{}\", expected one of {}{}", text, fmt::join(names, ", "),
-                     nearest ? fmt::format("; did you mean {}?", *nearest) : "");
-}
-
-std::string ChoiceHelp(const std::string& help, const std::vector<std::string>& names) {
-  return fmt::format("{}: {}", help, fmt::join(names, ", "));
-}
-
 // Without a limit, the words after the flag that are no flags would be taken as well.
 template <typename T>
 CLI::Option* AddValues(CLI::App& app, const std::string& flag, std::vector<T>* values,
                        Repeat repeat, const std::string& help) {
   if (repeat == Repeat::kNo) return app.add_option(flag, *values, help)->expected(1);
   return app.add_option(flag, *values, help + "; may repeat")->allow_extra_args(false);
-}
-
-// Of all of `text`; nullopt for what is no finite number.
-std::optional<double> ParseNumber(const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end || !std::isfinite(number)) return std::nullopt;
-  return number;
 }
 
 // Rewrites `text` as plain digits, or says what is wrong.
@@ -54,11 +33,23 @@ std::string NormaliseCount(std::string& text, int64_t max) {
 
 }  // namespace
 
-CLI::Option* AddChoice(CLI::App& app, const std::string& flag, std::string* value,
-                       const std::vector<std::string>& names, const std::string& help) {
-  const auto check = [names](std::string& text) { return ChoiceError(text, names); };
-  return app.add_option(flag, *value, ChoiceHelp(help, names))
-      ->transform(CLI::Validator(check, ""));
+std::string ChoiceError(const std::string& text, const std::vector<std::string>& names) {
+  if (std::ranges::find(names, text) != names.end()) return "";
+  const std::optional<std::string> nearest = NearestMatch(text, names);
+  return fmt::format("found \"{}\", expected one of {}{}", text, fmt::join(names, ", "),
+                     nearest ? fmt::format("; did you mean {}?", *nearest) : "");
+}
+
+std::string ChoiceHelp(const std::string& help, const std::vector<std::string>& names) {
+  return fmt::format("{}: {}", help, fmt::join(names, ", "));
+}
+
+std::optional<double> ParseNumber(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || !std::isfinite(number)) return std::nullopt;
+  return number;
 }
 
 CLI::Option* AddTexts(CLI::App& app, const std::string& flag, std::vector<std::string>* values,
@@ -66,40 +57,10 @@ CLI::Option* AddTexts(CLI::App& app, const std::string& flag, std::vector<std::s
   return AddValues(app, flag, values, repeat, help);
 }
 
-CLI::Option* AddChoices(CLI::App& app, const std::string& flag, std::vector<std::string>* values,
-                        const std::vector<std::string>& names, Repeat repeat,
-                        const std::string& help) {
-  const auto check = [names](std::string& text) { return ChoiceError(text, names); };
-  return AddValues(app, flag, values, repeat, ChoiceHelp(help, names))
-      ->transform(CLI::Validator(check, ""));
-}
-
 CLI::Option* AddCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* values,
                        int64_t max, Repeat repeat, const std::string& help) {
   const auto check = [max](std::string& text) { return NormaliseCount(text, max); };
   return AddValues(app, flag, values, repeat, help)->transform(CLI::Validator(check, ""));
-}
-
-void AddNumber(CLI::App& app, const std::string& flag, std::optional<double>* value,
-               const std::string& help) {
-  const auto check = [](const std::string& text) {
-    const std::optional<double> number = ParseNumber(text);
-    return number && *number >= 0 ? ""
-                                  : fmt::format("found \"{}\", expected a number, 0 or more", text);
-  };
-  const auto store = [value](const std::string& text) { *value = ParseNumber(text); };
-  app.add_option_function<std::string>(flag, store, help)
-      ->type_name("X")
-      ->check(CLI::Validator(check, ""));
-}
-
-void AddTruth(CLI::App& app, const std::string& flag, std::optional<bool>* value,
-              const std::string& help) {
-  const std::vector<std::string> names = {"true", "false"};
-  const auto check = [names](std::string& text) { return ChoiceError(text, names); };
-  const auto store = [value](const std::string& text) { *value = text == "true"; };
-  app.add_option_function<std::string>(flag, store, help + ": true, false")
-      ->transform(CLI::Validator(check, ""));
 }
 
 }  // namespace foreshard

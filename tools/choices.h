@@ -13,9 +13,12 @@ class Option;
 
 namespace foreshard {
 
-// A flag that takes one of `names`. Others are refused with the list and the nearest.
-CLI::Option* AddChoice(CLI::App& app, const std::string& flag, std::string* value,
-                       const std::vector<std::string>& names, const std::string& help);
+// Empty when `text` is one of `names`, else what is wrong: the list and the nearest.
+std::string ChoiceError(const std::string& text, const std::vector<std::string>& names);
+std::string ChoiceHelp(const std::string& help, const std::vector<std::string>& names);
+
+// Of all of `text`; nullopt for what is no finite number.
+std::optional<double> ParseNumber(const std::string& text);
 
 // Whether a flag may be given more than once, one value each time.
 enum class Repeat { kNo, kYes };
@@ -24,21 +27,8 @@ enum class Repeat { kNo, kYes };
 CLI::Option* AddTexts(CLI::App& app, const std::string& flag, std::vector<std::string>* values,
                       Repeat repeat, const std::string& help);
 
-// A flag that takes one of `names`.
-CLI::Option* AddChoices(CLI::App& app, const std::string& flag, std::vector<std::string>* values,
-                        const std::vector<std::string>& names, Repeat repeat,
-                        const std::string& help);
-
 // A flag that takes an integer from 1 to `max`: 4096, 4,096 or 4e3.
 CLI::Option* AddCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* values,
                        int64_t max, Repeat repeat, const std::string& help);
-
-// A flag that takes a number, 0 or more; stays absent when not given.
-void AddNumber(CLI::App& app, const std::string& flag, std::optional<double>* value,
-               const std::string& help);
-
-// A flag that takes true or false; stays absent when not given.
-void AddTruth(CLI::App& app, const std::string& flag, std::optional<bool>* value,
-              const std::string& help);
 
 }  // namespace foreshard

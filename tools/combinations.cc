@@ -33,14 +33,15 @@ std::vector<Combination> Times(const std::vector<Combination>& so_far, const std
 }
 
 struct Lists {
-  std::vector<std::string> wraps, clusters, reshards;
-  std::vector<int64_t> worlds, seqs, micro_batches;
+  std::vector<std::string> wraps, clusters, reshards, acs;
+  std::vector<int64_t> worlds, seqs, micro_batch_sizes, replicates, micro_batches;
 
   // Stops multiplying once it is too many, so that nothing overflows.
   size_t Count() const {
     size_t count = 1;
-    for (const size_t n : {wraps.size(), worlds.size(), clusters.size(), seqs.size(),
-                           micro_batches.size(), reshards.size()}) {
+    for (const size_t n :
+         {wraps.size(), worlds.size(), clusters.size(), seqs.size(), micro_batch_sizes.size(),
+          reshards.size(), replicates.size(), micro_batches.size(), acs.size()}) {
       if (count <= kMaxCombinations) count *= n;
     }
     return count;
@@ -61,6 +62,10 @@ const std::vector<FlagOf>& Flags() {
       {"--micro-batch", [](const Combination& c) { return std::to_string(c.choice.micro_batch); }},
       {"--reshard-after-forward",
        [](const Combination& c) { return c.choice.reshard_after_forward; }},
+      {"--replicate", [](const Combination& c) { return std::to_string(c.choice.replicate); }},
+      {"--micro-batches",
+       [](const Combination& c) { return std::to_string(c.choice.micro_batches); }},
+      {"--ac", [](const Combination& c) { return c.choice.ac; }},
   };
   return flags;
 }
@@ -72,13 +77,16 @@ StatusOr<std::vector<Combination>> Combinations(const PlanFlags& flags,
   const Lists lists = {.wraps = Unique(flags.wraps),
                        .clusters = Unique(clusters),
                        .reshards = Unique(flags.reshards_after_forward),
+                       .acs = Unique(flags.acs),
                        .worlds = Unique(flags.worlds),
                        .seqs = Unique(flags.seqs),
+                       .micro_batch_sizes = Unique(flags.micro_batch_sizes),
+                       .replicates = Unique(flags.replicates),
                        .micro_batches = Unique(flags.micro_batches)};
   if (lists.Count() > kMaxCombinations) {
     return InvalidArgument(fmt::format(
-        "--wrap, --world, --cluster, --seq, --micro-batch, --reshard-after-forward: more than {} "
-        "combinations; ask for fewer values at a time",
+        "--wrap, --world, --cluster, --seq, --micro-batch, --reshard-after-forward, --replicate, "
+        "--micro-batches, --ac: more than {} combinations; ask for fewer values at a time",
         FormatCount(kMaxCombinations)));
   }
   using Text = std::string;
@@ -87,10 +95,15 @@ StatusOr<std::vector<Combination>> Combinations(const PlanFlags& flags,
   all = Times<int64_t>(all, lists.worlds, [](auto& c, const auto& v) { c.choice.world = v; });
   all = Times<Text>(all, lists.clusters, [](auto& c, const auto& v) { c.cluster = v; });
   all = Times<int64_t>(all, lists.seqs, [](auto& c, const auto& v) { c.choice.seq = v; });
-  all = Times<int64_t>(all, lists.micro_batches,
+  all = Times<int64_t>(all, lists.micro_batch_sizes,
                        [](auto& c, const auto& v) { c.choice.micro_batch = v; });
   all = Times<Text>(all, lists.reshards,
                     [](auto& c, const auto& v) { c.choice.reshard_after_forward = v; });
+  all =
+      Times<int64_t>(all, lists.replicates, [](auto& c, const auto& v) { c.choice.replicate = v; });
+  all = Times<int64_t>(all, lists.micro_batches,
+                       [](auto& c, const auto& v) { c.choice.micro_batches = v; });
+  all = Times<Text>(all, lists.acs, [](auto& c, const auto& v) { c.choice.ac = v; });
   return all;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 struct PlanCommandFlags {
   PlanFlags plan;
-  std::string arch = PlanRequest().arch;
+  std::string arch;  // "" = as the decisions say
   std::string cluster;
   std::string file;
   OutputFlags output;

@@ -283,6 +283,8 @@ std::string BlockClass(const pb::Module& module) {
 Status ReadModel(const Field& document, pb::Model* model) {
   ASSIGN_OR_RETURN(const Field tree, document.Member("tree"));
   RETURN_IF_ERROR(ReadModule(tree, 0, model->mutable_root()));
+  model->set_block_class(BlockClass(model->root()));
+  if (!document.Has("inputs") && !document.Has("batch")) return OkStatus();  // a tree alone
   ASSIGN_OR_RETURN(const Field member, document.Member("inputs"));
   ASSIGN_OR_RETURN(const std::vector<Field> inputs, member.Elements());
   ASSIGN_OR_RETURN(const Field batch_field, document.Member("batch"));
@@ -297,7 +299,6 @@ Status ReadModel(const Field& document, pb::Model* model) {
     ASSIGN_OR_RETURN(const int64_t size, vocab.Size());
     model->set_vocab_size(size);
   }
-  model->set_block_class(BlockClass(model->root()));
   return OkStatus();
 }
 

@@ -11,7 +11,8 @@ class Model;
 
 namespace foreshard {
 
-// `json_text` is a case's "model" object: {"tree": ..., "inputs": [...], "vocab": n, ...}.
+// `json_text` is a case's "model" object: {"tree": ..., "inputs": [...], "vocab": n, ...}; of a
+// recorded wrap policy the tree alone.
 StatusOr<pb::Model> ModelFromNeutralTree(std::string_view json_text, std::string_view origin);
 
 }  // namespace foreshard

@@ -24,9 +24,13 @@ class Flattener {
  public:
   Flattener(const pb::Model& model, ModelGraph& graph) : model_(model), graph_(graph) {}
 
-  Status Run() {
+  Status AddTree() {
     RETURN_IF_ERROR(AddModules(model_.root(), "", kNone, 0));
-    RETURN_IF_ERROR(AddParameters());
+    return AddParameters();
+  }
+
+  Status Run() {
+    RETURN_IF_ERROR(AddTree());
     std::vector<ValueId> args;
     for (const pb::ModelInput& input : model_.inputs()) args.push_back(AddInput(input));
     ASSIGN_OR_RETURN(graph_.outputs, Call(0, args));
@@ -351,6 +355,13 @@ int ModelGraph::FindModule(const std::string& path) const {
     if (modules[i].path == path) return static_cast<int>(i);
   }
   return kNone;
+}
+
+StatusOr<ModelGraph> BuildModuleTree(const pb::Model& model) {
+  ModelGraph graph;
+  RETURN_IF_ERROR(
+      Flattener(model, graph).AddTree().At(model.name().empty() ? "model" : model.name()));
+  return graph;
 }
 
 StatusOr<ModelGraph> BuildModelGraph(const pb::Model& model, int64_t batch, int64_t seq) {

@@ -116,6 +116,9 @@ struct ModelGraph {
   int FindModule(const std::string& path) const;  // kNone when there is none
 };
 
+// Only modules and parameters, for models whose forward is not known. REQUIRES: as below.
+StatusOr<ModelGraph> BuildModuleTree(const pb::Model& model);
+
 // Flattens the model for inputs [batch, seq]. Errors are kInvalidInput: shapes that do not meet,
 // names without a value, modules without a forward. REQUIRES: `model` outlives the graph.
 StatusOr<ModelGraph> BuildModelGraph(const pb::Model& model, int64_t batch, int64_t seq);

@@ -229,7 +229,9 @@ TEST(Plans, VersionsFallBackToTheNewestProfileNotAbove) {
        {std::pair{"2.14.1", "2.14"}, std::pair{"2.15.0", "2.15"}, std::pair{"2.16", "2.15"},
         std::pair{"3.0", "2.15"}, std::pair{"2.15.0+cu128", "2.15"}}) {
     request.torch = asked;
-    EXPECT_EQ(PlanOf(TreeModel({}), request).decisions().torch(), used) << asked;
+    const pb::Decisions decisions = PlanOf(TreeModel({}), request).decisions();
+    EXPECT_EQ(decisions.torch(), asked);
+    EXPECT_THAT(decisions.assumptions(0), HasSubstr(std::string("FSDP2 of torch ") + used));
   }
 }
 

@@ -185,8 +185,8 @@ TEST(WrapRefusal, EveryWantsAWholePositiveNumber) {
 
 TEST(WrapRefusal, UnknownPolicyListsThePolicies) {
   EXPECT_THAT(Refusal(TreeModel({}), Wrapped("blocks")),
-              HasSubstr("unknown policy \"blocks\"; expected block, every:K, whole, class:NAME or "
-                        "titan"));
+              HasSubstr("unknown policy \"blocks\"; expected block, every:K, whole, class:A,B, "
+                        "titan, size:N or pattern:A,B"));
 }
 
 TEST(WrapRefusal, ModelsWithoutABlockClassNeedOne) {
