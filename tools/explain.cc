@@ -8,8 +8,10 @@
 #include "sim/catalogue.h"
 #include "tools/command.h"
 #include "tools/output.h"
+#include "tools/peak_diff.h"
 #include "tools/render/diff_text.h"
 #include "tools/render/explain_text.h"
+#include "tools/render/peak_diff_text.h"
 #include "tools/report_diff.h"
 #include "tools/report_input.h"
 
@@ -19,6 +21,7 @@ namespace {
 struct ExplainFlags {
   std::vector<std::string> files;
   std::string cluster;
+  bool why_bigger = false;
   OutputFlags output;
 };
 
@@ -44,6 +47,9 @@ StatusOr<std::vector<pb::Report>> Reports(const ExplainFlags& flags) {
 
 StatusOr<ExitCode> Explain(const ExplainFlags& flags) {
   ASSIGN_OR_RETURN(const std::vector<pb::Report> reports, Reports(flags));
+  if (reports.size() == 1 && flags.why_bigger) {
+    return InvalidArgument("--why-bigger: found one file, expected two whose peaks differ");
+  }
   if (reports.size() == 1) {
     RETURN_IF_ERROR(WriteJson(flags.output, reports[0]));
     RETURN_IF_ERROR(PrintText(flags.output, RenderExplanation(reports[0], TextWidth())));
@@ -51,9 +57,17 @@ StatusOr<ExitCode> Explain(const ExplainFlags& flags) {
   }
   const std::string& a = flags.files[0];
   const std::string& b = flags.files[1];
-  const std::vector<Difference> differences = Differences(reports[0], reports[1]);
   const auto replace =
       nlohmann::ordered_json::error_handler_t::replace;  // a file's name may be any bytes
+  if (flags.why_bigger) {
+    const PeakDiff diff = DiffPeaks(reports[0], reports[1]);
+    RETURN_IF_ERROR(
+        WriteJson(flags.output, PeakDiffAsJson(a, b, diff).dump(2, ' ', false, replace)));
+    RETURN_IF_ERROR(
+        PrintText(flags.output, RenderPeakDiff(a, reports[0], b, reports[1], diff, TextWidth())));
+    return ExitCode::kOk;
+  }
+  const std::vector<Difference> differences = Differences(reports[0], reports[1]);
   RETURN_IF_ERROR(
       WriteJson(flags.output, DifferencesAsJson(a, b, differences).dump(2, ' ', false, replace)));
   RETURN_IF_ERROR(PrintText(
@@ -75,12 +89,15 @@ Command AddExplain(CLI::App& app) {
       ->expected(1, 2);
   command->add_option("--cluster", flags->cluster, "For plans: cluster file or built-in name")
       ->type_name("CLUSTER");
+  command->add_flag("--why-bigger", flags->why_bigger,
+                    "Of two: their peaks side by side, and the buffers that differ");
   AddOutputFlags(*command, &flags->output);
   command->footer(
       "Example:\n"
       "  foreshard explain report.json\n"
       "  foreshard explain plan.pb --cluster dgx-a100-80g\n"
-      "  foreshard explain before.json after.json\n\n" +
+      "  foreshard explain before.json after.json\n"
+      "  foreshard explain --why-bigger before.json after.json\n\n" +
       ExitCodeHelp());
   return {command, [flags] { return Explain(*flags); }};
 }

@@ -1,6 +1,7 @@
 // `foreshard explain`: one report, one plan, two of them, and files that are neither.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -310,6 +311,28 @@ TEST_F(ExplainTest, ClustersAndFilesThatAreTooMany) {
   ExpectError({"explain", report, "--cluster", "dgx-h100"}, 2, {"--cluster", "report"});
   EXPECT_EQ(RunForeshard({"explain", report, report, report}).exit_code, 2);
   ExpectError({"explain"}, 2, {"files is required"});
+}
+
+// Both lists explain the difference to the byte, and the text shows where it comes from.
+TEST_F(ExplainTest, WhyBiggerSumsToTheDifferenceOfThePeaks) {
+  const std::string kept = Report("kept.json");
+  const std::string recomputed = Report("recomputed.json", {"--ac", "block"});
+  const auto peak = [](const std::string& file) {
+    std::ifstream stream(file);
+    return json::parse(stream).at("peak").at("bytes").get<int64_t>();
+  };
+  const json diff = Explained({"--why-bigger", kept, recomputed});
+  for (const char* list : {"ledger", "buffers"}) {
+    int64_t change = 0;
+    for (const json& row : diff.at(list)) change += row.at("change").get<int64_t>();
+    EXPECT_EQ(change, peak(recomputed) - peak(kept)) << list;
+  }
+  EXPECT_LT(diff.at("buffers").at(0).at("change"), 0);
+  const ProcessResult text = RunForeshard({"explain", "--why-bigger", kept, recomputed});
+  EXPECT_THAT(text.out, HasSubstr("buffers that differ"));
+  EXPECT_THAT(text.out, HasSubstr("LlamaDecoderLayer"));
+  ExpectError({"explain", "--why-bigger", kept}, 2,
+              {"--why-bigger: found one file, expected two"});
 }
 
 }  // namespace
