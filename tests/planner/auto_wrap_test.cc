@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -20,7 +22,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 bool IsOneOf(const json& classes, const std::string& name) {
-  return std::ranges::find(classes, name) != classes.end();
+  return std::find(classes.begin(), classes.end(), name) != classes.end();
 }
 
 // The policy as PyTorch defines it; sets of classes that a file gives replace the default ones.
