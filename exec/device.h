@@ -41,7 +41,7 @@ struct Launch {
   std::vector<Block> scratch;
   uint64_t random = 0;             // key, where the op draws random numbers
   TimeSpan* span = nullptr;        // where to put the times; nullptr = nobody asks
-  double* squared_norm = nullptr;  // updates add the squares of their gradients to it
+  double* squared_norm = nullptr;  // who measures gradients adds their squares
 };
 
 // A point in a stream's work. The device owns it (BeginStep); nullptr has always come.

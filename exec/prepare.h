@@ -95,26 +95,47 @@ struct AddElements {
 // Zeros the optimizer's state.
 struct ZeroState {};
 
-enum class UpdateRule { kAdamW, kSgd };
+// This rank's real elements of the gradient of a trainable parameter.
+struct GradientSlice {
+  DType dtype = DType::kFp32;  // and of the parameter
+  int64_t numel = 0;
+  int gradient = 0;           // in `in`
+  int64_t gradient_from = 0;  // elements
+};
+
+// The norm of each slice, in `out`; then all of them in one buffer, or not; then their squares.
+struct MeasureGradients {
+  DType dtype = DType::kFp32;  // of the norms
+  std::vector<GradientSlice> slices;
+};
+
+// In place, so that the norm of all is at most `max_norm`: the root of the sum of the squares that
+// the last of `in` holds.
+struct ScaleGradients {
+  double max_norm = 0;
+  DType dtype = DType::kFp32;  // of the squares
+  std::vector<GradientSlice> slices;
+};
+
+enum class UpdateRule { kAdamW, kAdamW8Bit, kSgd };
 
 // One update of the rank's real elements of every trainable parameter.
 struct UpdateParameters {
   UpdateRule rule = UpdateRule::kAdamW;
-  bool keeps_roots = false;  // all square roots at once, in the op's scratch
+  bool keeps_roots = false;    // all square roots at once, in the op's scratch
+  bool counts_norm = false;    // what it reads is what the norm of the gradients is told of
+  DType state = DType::kFp32;  // of moments that are not kept in 8 bits
   double learning_rate = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
-  struct Slice {
-    DType dtype = DType::kFp32;  // of the parameter, its gradient and its state
-    int64_t numel = 0;
-    int gradient = 0;           // in `in`
-    int64_t gradient_from = 0;  // elements
-    int parameter = 0;          // in `out`
-    int state = -1;             // in `out`, the first of its state buffers
+  struct Slice : GradientSlice {
+    int parameter = 0;  // in `out`
+    int state = -1;     // in `out`, the first of its state buffers
   };
   std::vector<Slice> slices;
 };
 
 using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices,
-                          ReduceInPlace, DivideElements, AddElements, ZeroState, UpdateParameters>;
+                          ReduceInPlace, DivideElements, AddElements, ZeroState, MeasureGradients,
+                          ScaleGradients, UpdateParameters>;
 
 inline constexpr int kNoStream = -1;
 inline constexpr int kNoRandom = -1;

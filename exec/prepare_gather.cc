@@ -9,7 +9,7 @@ namespace {
 DType Type(pb::DType dtype) { return static_cast<DType>(dtype); }
 
 StatusOr<Work> CopyIn(const OpContext& c) {
-  ASSIGN_OR_RETURN(const int group, GroupOfGather(c.segment, c.index));
+  ASSIGN_OR_RETURN(const int group, GroupOfGather(c.plan, c.segment, c.index));
   const int64_t slice = c.op.gather_copy_in().elems();
   const DType dtype = Type(c.op.gather_copy_in().dtype());
   return Concatenate(c, dtype, dtype, slice * c.shards.Member(group), slice);
@@ -19,7 +19,7 @@ StatusOr<Work> CopyIn(const OpContext& c) {
 StatusOr<Work> CopyOut(const OpContext& c) {
   const pb::Unit& unit = c.plan.units(c.op.unit());
   const DType dtype = Type(c.op.copy_out().dtype());
-  ASSIGN_OR_RETURN(const int group, GroupOfGather(c.segment, c.index));
+  ASSIGN_OR_RETURN(const int group, GroupOfGather(c.plan, c.segment, c.index));
   const int64_t ranks = c.plan.groups(group).size();
   CopyElements copy{{dtype}, dtype, {}};
   if (unit.gathered_numel() * SizeOf(dtype) != c.buffer_bytes[c.op.in(0)]) {
@@ -81,15 +81,22 @@ StatusOr<Work> Keep(const OpContext& c) {
 
 }  // namespace
 
-StatusOr<int> GroupOfGather(const pb::Segment& segment, int index) {
+// The nearest one: a buffer may be gathered by several groups in turn. What is copied out may have
+// been gathered in an earlier segment.
+StatusOr<int> GroupOfGather(const pb::Plan& plan, const pb::Segment& segment, int index) {
   const pb::Op& op = segment.ops(index);
   const int step = op.has_copy_out() ? -1 : 1;
   const int buffer = op.has_copy_out() ? op.in(0) : op.out(0);
+  const auto fills = [&](const pb::Op& o) { return o.has_all_gather() && o.out(0) == buffer; };
   for (int i = index + step; 0 <= i && i < segment.ops_size(); i += step) {
-    const pb::Op& other = segment.ops(i);
-    if (other.has_all_gather() && other.out(0) == buffer) return other.all_gather().group();
+    if (fills(segment.ops(i))) return segment.ops(i).all_gather().group();
   }
-  return InvalidPlan(fmt::format("no all_gather of the segment fills buffer {}", buffer));
+  for (const pb::Segment& other : plan.segments()) {
+    for (const pb::Op& o : other.ops()) {
+      if (op.has_copy_out() && fills(o)) return o.all_gather().group();
+    }
+  }
+  return InvalidPlan(fmt::format("no all_gather fills buffer {}", buffer));
 }
 
 StatusOr<Work> GatherWorkOf(const OpContext& c) {

@@ -55,7 +55,7 @@ std::vector<int> ScratchOf(const pb::Op& op);
 std::string PlaceOf(const pb::Plan& plan, const pb::Segment& segment, int op);
 
 // The group of the all-gather for which op `index` copies in, or whose output it copies out.
-StatusOr<int> GroupOfGather(const pb::Segment& segment, int index);
+StatusOr<int> GroupOfGather(const pb::Plan& plan, const pb::Segment& segment, int index);
 
 // An op and what it is prepared from.
 struct OpContext {
@@ -76,7 +76,7 @@ StatusOr<Work> ReduceWorkOf(const OpContext& context);
 // All of every buffer of `in`, one behind the other, from element `to` of `out` on.
 StatusOr<Work> Concatenate(const OpContext& context, DType from, DType dtype, int64_t to,
                            int64_t expected);
-StatusOr<UpdateParameters> UpdateOf(const pb::Plan& plan, const ShardMap& shards,
-                                    std::span<const int64_t> buffer_bytes, const pb::Op& op);
+// The same of clipping and of the optimizer.
+StatusOr<Work> UpdateWorkOf(const OpContext& context);
 
 }  // namespace foreshard::exec

@@ -5,6 +5,7 @@
 
 #include "exec/prepare_parts.h"
 #include "proto/oplib/oplib.h"
+#include "proto/oplib/optimizer_state.h"
 #include "proto/oplib/rules.h"
 #include "proto/oplib/workspace.h"
 #include "proto/run/program.h"
@@ -93,8 +94,10 @@ class Sizes {
   }
 
   Status StateOf(const pb::Op& op) {
-    const bool adam = op.optimizer_init().kind() == pb::ADAMW;
-    const int each = adam ? 3 : 1;
+    const pb::OptimizerKind kind = op.optimizer_init().kind();
+    const bool counts = kind != pb::SGD;
+    const int moments = counts ? 2 : 1;
+    const int each = moments + (counts ? 1 : 0);
     const std::vector<int> trainable = shards_.Trainable();
     if (op.out_size() != each * static_cast<int>(trainable.size())) {
       return InvalidPlan(
@@ -103,24 +106,61 @@ class Sizes {
     }
     int next = 0;
     for (const int p : trainable) {
-      const int64_t moment = shards_.local_numel(p) * SizeOf(shards_.dtype(p));
-      if (adam) RETURN_IF_ERROR(Fills(op.out(next++), SizeOf(DType::kFp32)));
-      for (int i = 0; i < (adam ? 2 : 1); ++i) RETURN_IF_ERROR(Fills(op.out(next++), moment));
+      const int64_t moment =
+          oplib::MomentBytes(kind, shards_.local_numel(p),
+                             Size(oplib::MomentDType(plan_, op.optimizer_init().dtype())));
+      if (counts) RETURN_IF_ERROR(Fills(op.out(next++), SizeOf(DType::kFp32)));
+      for (int i = 0; i < moments; ++i) RETURN_IF_ERROR(Fills(op.out(next++), moment));
     }
     return OkStatus();
   }
 
-  // One tensor per trainable parameter, of its real elements.
+  // Of a loop what the worst parameter needs, else one tensor for each trainable parameter.
   Status ScratchOfUpdate(const pb::Op& op) {
     const std::vector<int> scratch = ScratchOf(op);
+    if (scratch.empty()) return OkStatus();
+    const pb::OptimizerStep& step = op.optimizer_step();
     const std::vector<int> trainable = shards_.Trainable();
-    if (!scratch.empty() && scratch.size() != trainable.size()) {
-      return InvalidPlan(fmt::format("has {} buffers of scratch for {} parameters", scratch.size(),
-                                     trainable.size()));
+    const bool loops = step.impl() == pb::LOOP;
+    const size_t expected = loops ? 1 : trainable.size();
+    if (scratch.size() != expected) {
+      return InvalidPlan(
+          fmt::format("has {} buffers of scratch, expected {}", scratch.size(), expected));
     }
-    for (size_t i = 0; i < scratch.size(); ++i) {
+    int64_t most = 0;
+    int64_t before = 0;
+    for (size_t i = 0; i < trainable.size(); ++i) {
       const int p = trainable[i];
-      RETURN_IF_ERROR(Fills(scratch[i], shards_.local_numel(p) * SizeOf(shards_.dtype(p))));
+      const int64_t numel = shards_.local_numel(p);
+      const int64_t element = SizeOf(shards_.dtype(p));
+      const int64_t moment = Size(oplib::MomentDType(plan_, step.dtype()));
+      most = std::max(most, oplib::LoopTemporaryBytes(step.kind(), numel, before, element, moment));
+      before = numel;
+      if (loops) continue;
+      RETURN_IF_ERROR(Fills(scratch[i], numel * (step.kind() == pb::SGD ? element : moment)));
+    }
+    return loops ? Fills(scratch[0], most) : OkStatus();
+  }
+
+  // A norm for each trainable parameter, then vectors of all norms.
+  Status Norms(const pb::Op& op) {
+    const auto tensors = static_cast<int>(shards_.Trainable().size());
+    const int64_t element = Size(plan_.decisions().original_dtype());
+    if (op.out_size() <= tensors) {
+      return InvalidPlan(fmt::format("writes {} norms and no squares", op.out_size()));
+    }
+    for (int i = 0; i < op.out_size(); ++i) {
+      RETURN_IF_ERROR(Fills(op.out(i), element * (i < tensors ? 1 : tensors)));
+    }
+    return OkStatus();
+  }
+
+  // On its way to the norm of all: vectors of all norms, or in a group of one rank that norm.
+  Status ScratchOfScale(const pb::Op& op) {
+    const auto tensors = static_cast<int64_t>(shards_.Trainable().size());
+    const int64_t element = Size(plan_.decisions().original_dtype());
+    for (const int buffer : ScratchOf(op)) {
+      RETURN_IF_ERROR(Fills(buffer, element * (shards_.ranks() > 1 ? tensors : 1)));
     }
     return OkStatus();
   }
@@ -136,20 +176,15 @@ class Sizes {
 
   Status CopiedIn(const pb::Segment& segment, int index) {
     const pb::Op& op = segment.ops(index);
-    ASSIGN_OR_RETURN(const int group, GroupOfGather(segment, index));
+    ASSIGN_OR_RETURN(const int group, GroupOfGather(plan_, segment, index));
     const int64_t numel = op.gather_copy_in().elems() * plan_.groups(group).size();
     return Fills(op.out(0), numel * Size(op.gather_copy_in().dtype()));
   }
 
-  // A group-size-th of each parameter.
+  // A group-size-th of a parameter.
   Status Kept(const pb::Op& op) {
-    const auto& parameters = plan_.units(op.unit()).parameters();
-    const int64_t ranks = plan_.groups(op.keep_slice().group()).size();
-    for (int i = 0; i < std::min(op.out_size(), parameters.size()); ++i) {
-      const int64_t numel = shards_.padded_numel(parameters[i]) * shards_.ranks() / ranks;
-      RETURN_IF_ERROR(Fills(op.out(i), numel * Size(op.keep_slice().dtype())));
-    }
-    return OkStatus();
+    if (op.out().empty()) return OkStatus();
+    return Fills(op.out(0), op.keep_slice().elems() * Size(op.keep_slice().dtype()));
   }
 
   Status Joined(const pb::Op& op) {
@@ -221,6 +256,10 @@ class Sizes {
         return StateOf(op);
       case pb::Op::kOptimizerStep:
         return ScratchOfUpdate(op);
+      case pb::Op::kClipNorms:
+        return Norms(op);
+      case pb::Op::kClipScale:
+        return ScratchOfScale(op);
       default:
         return Gathered(segment, index);
     }

@@ -1,9 +1,11 @@
-// Where the optimizer finds the parts of each parameter.
+// Where clipping and the optimizer find the parts of each parameter.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "exec/prepare_parts.h"
+#include "proto/oplib/optimizer_state.h"
 
 namespace foreshard::exec {
 namespace {
@@ -25,70 +27,89 @@ std::map<int, std::vector<int>> ParametersOfGradients(const pb::Plan& plan,
   return parameters;
 }
 
-struct Place {
-  int gradient = -1;
-  int64_t from = 0;
-};
-
-// Of every trainable parameter, where in which gradient it stands.
-StatusOr<std::map<int, Place>> FindGradients(const pb::Plan& plan, const ShardMap& shards,
-                                             std::span<const int64_t> bytes, const pb::Op& op) {
-  const auto parameters = ParametersOfGradients(plan, shards);
-  std::map<int, Place> places;
-  for (int i = 0; i < op.in_size(); ++i) {
-    const auto held = parameters.find(op.in(i));
+// Of every trainable parameter in the plan's order, where in which of `buffers` its gradient is.
+StatusOr<std::vector<GradientSlice>> FindGradients(
+    const OpContext& c, const google::protobuf::RepeatedField<int32_t>& buffers) {
+  const auto parameters = ParametersOfGradients(c.plan, c.shards);
+  std::map<int, GradientSlice> slices;
+  for (int i = 0; i < buffers.size(); ++i) {
+    const auto held = parameters.find(buffers[i]);
     if (held == parameters.end()) {
-      return InvalidPlan(fmt::format("reads buffer {}, which no reduction writes", op.in(i)));
+      return InvalidPlan(fmt::format("reads buffer {}, which no reduction writes", buffers[i]));
     }
     int64_t offset = 0;
     DType dtype = DType::kFp32;
-    const bool is_local = plan.buffers(op.in(i)).host();  // of one parameter, without padding
+    const bool is_local = c.plan.buffers(buffers[i]).host();  // of one parameter, without padding
     for (const int p : held->second) {
-      places[p] = {i, offset};
-      offset += is_local ? shards.local_numel(p) : shards.padded_numel(p);
-      dtype = shards.dtype(p);
+      dtype = c.shards.dtype(p);
+      slices[p] = {dtype, c.shards.local_numel(p), i, offset};
+      offset += is_local ? c.shards.local_numel(p) : c.shards.padded_numel(p);
     }
-    if (offset * SizeOf(dtype) == bytes[op.in(i)]) continue;
+    if (offset * SizeOf(dtype) == c.buffer_bytes[buffers[i]]) continue;
     return InvalidPlan(fmt::format("gradient buffer {} holds {} bytes, its parameters take {}",
-                                   op.in(i), bytes[op.in(i)], offset * SizeOf(dtype)));
+                                   buffers[i], c.buffer_bytes[buffers[i]], offset * SizeOf(dtype)));
   }
-  return places;
+  std::vector<GradientSlice> found;
+  for (const int p : c.shards.Trainable()) {
+    const auto slice = slices.find(p);
+    if (slice == slices.end()) {
+      return InvalidPlan(fmt::format("has no gradient for {}", c.plan.parameters(p).path()));
+    }
+    found.push_back(slice->second);
+  }
+  return found;
 }
 
-}  // namespace
+DType OriginalDType(const pb::Plan& plan) {
+  return static_cast<DType>(plan.decisions().original_dtype());
+}
 
-StatusOr<UpdateParameters> UpdateOf(const pb::Plan& plan, const ShardMap& shards,
-                                    std::span<const int64_t> buffer_bytes, const pb::Op& op) {
-  const pb::OptimizerStep& step = op.optimizer_step();
+bool Clips(const pb::Plan& plan) {
+  return std::ranges::any_of(plan.segments(), [](const pb::Segment& segment) {
+    return std::ranges::any_of(segment.ops(), [](const pb::Op& op) { return op.has_clip_norms(); });
+  });
+}
+
+StatusOr<UpdateParameters> UpdateOf(const OpContext& c) {
+  const pb::OptimizerStep& step = c.op.optimizer_step();
   UpdateParameters update;
-  update.rule = step.kind() == pb::SGD ? UpdateRule::kSgd : UpdateRule::kAdamW;
-  update.keeps_roots = !ScratchOf(op).empty();
+  update.rule = step.kind() == pb::SGD          ? UpdateRule::kSgd
+                : step.kind() == pb::ADAMW_8BIT ? UpdateRule::kAdamW8Bit
+                                                : UpdateRule::kAdamW;
+  update.keeps_roots = step.kind() == pb::ADAMW && step.impl() == pb::FOREACH;
+  update.counts_norm = !Clips(c.plan);
+  update.state = static_cast<DType>(oplib::MomentDType(c.plan, step.dtype()));
   update.learning_rate = step.learning_rate();
   update.beta1 = step.beta1();
   update.beta2 = step.beta2();
   update.eps = step.eps();
   update.weight_decay = step.weight_decay();
   update.momentum = step.momentum();
-  ASSIGN_OR_RETURN(const auto places, FindGradients(plan, shards, buffer_bytes, op));
-  const std::vector<int> trainable = shards.Trainable();
-  const int count = static_cast<int>(trainable.size());
-  const int each = (op.out_size() - count) / std::max(count, 1);
+  ASSIGN_OR_RETURN(const std::vector<GradientSlice> gradients, FindGradients(c, c.op.in()));
+  const int count = static_cast<int>(gradients.size());
+  const int each = (c.op.out_size() - count) / std::max(count, 1);
   for (int i = 0; i < count; ++i) {
-    const int p = trainable[i];
-    const auto place = places.find(p);
-    if (place == places.end()) {
-      return InvalidPlan(fmt::format("has no gradient for {}", plan.parameters(p).path()));
-    }
-    UpdateParameters::Slice slice;
-    slice.dtype = shards.dtype(p);
-    slice.numel = shards.local_numel(p);
-    slice.gradient = place->second.gradient;
-    slice.gradient_from = place->second.from;
-    slice.parameter = i;
+    UpdateParameters::Slice slice{gradients[i], i};
     if (each > 0) slice.state = count + i * each;
     update.slices.push_back(slice);
   }
   return update;
+}
+
+}  // namespace
+
+StatusOr<Work> UpdateWorkOf(const OpContext& c) {
+  if (c.op.has_clip_norms()) {
+    ASSIGN_OR_RETURN(auto slices, FindGradients(c, c.op.in()));
+    return Work(MeasureGradients{OriginalDType(c.plan), std::move(slices)});
+  }
+  if (c.op.has_clip_scale()) {
+    ASSIGN_OR_RETURN(auto slices, FindGradients(c, c.op.out()));
+    return Work(
+        ScaleGradients{c.op.clip_scale().max_norm(), OriginalDType(c.plan), std::move(slices)});
+  }
+  ASSIGN_OR_RETURN(UpdateParameters update, UpdateOf(c));
+  return Work(std::move(update));
 }
 
 }  // namespace foreshard::exec

@@ -71,10 +71,10 @@ StatusOr<Work> WorkOf(const OpContext& c) {
       return ReduceWorkOf(c);
     case pb::Op::kOptimizerInit:
       return Work(ZeroState{});
-    case pb::Op::kOptimizerStep: {
-      ASSIGN_OR_RETURN(UpdateParameters update, UpdateOf(c.plan, c.shards, c.buffer_bytes, c.op));
-      return Work(std::move(update));
-    }
+    case pb::Op::kClipNorms:
+    case pb::Op::kClipScale:
+    case pb::Op::kOptimizerStep:
+      return UpdateWorkOf(c);
     default:
       return Work();
   }

@@ -192,8 +192,10 @@ Status RankRunner::Launch(const PreparedOp& op, TimeSpan* span) {
         RandomKey({context_.seed, static_cast<uint64_t>(step_), static_cast<uint64_t>(rank_),
                    static_cast<uint64_t>(MicroBatchOf(op)), static_cast<uint64_t>(op.random)});
   }
-  if (std::holds_alternative<UpdateParameters>(op.work)) {
-    ReadGradients(op);
+  const auto* update = std::get_if<UpdateParameters>(&op.work);
+  if (update != nullptr) ReadGradients(op);
+  if (std::holds_alternative<MeasureGradients>(op.work) ||
+      (update != nullptr && update->counts_norm)) {
     launch.squared_norm = &pending_.back().squared_norm;
     pending_.back().has_norm = true;
   }

@@ -14,20 +14,35 @@ std::string Precision(const StepDecisions& d) {
       Name(d.original), Name(d.forward.compute), Name(d.reduce));
 }
 
+std::string OptimizerName(const OptimizerChoice& o) {
+  const char* kind = o.kind == pb::SGD ? "SGD" : "AdamW";
+  if (o.kind == pb::ADAMW_8BIT) return "AdamW of torchao (compiled, parameter by parameter)";
+  const char* impl = o.impl == pb::FUSED ? "fused" : o.impl == pb::FOREACH ? "foreach" : "loop";
+  return fmt::format("{} ({})", kind, impl);
+}
+
+std::string OptimizerState(const OptimizerChoice& o) {
+  if (o.kind == pb::ADAMW) return fmt::format("with state in {}", Name(o.state));
+  if (o.kind == pb::ADAMW_8BIT) {
+    return fmt::format("with state in 8 bits, of small tensors in {}", Name(o.state));
+  }
+  std::string state = o.momentum == 0
+                          ? "without momentum"
+                          : fmt::format("with momentum {} in {}", o.momentum, Name(o.state));
+  if (o.weight_decay != 0) state += fmt::format(" and weight decay {}", o.weight_decay);
+  return state;
+}
+
 std::string Step(const StepDecisions& d) {
-  const OptimizerChoice& o = d.optimizer;
-  if (o.kind == pb::OPTIMIZER_NONE) {
-    return "step: no optimizer, one micro-batch, nothing recomputed";
+  const std::string clip = d.clip
+                               ? fmt::format("gradients clipped to a norm of {}", d.clip->max_norm)
+                               : "no gradient clipping";
+  const std::string rest = ", one micro-batch, nothing recomputed";
+  if (d.optimizer.kind == pb::OPTIMIZER_NONE) {
+    return "step: no optimizer" + (d.clip ? ", " + clip : "") + rest;
   }
-  std::string state = fmt::format("with state in {}", Name(d.original));
-  if (o.kind == pb::SGD) {
-    state = o.momentum == 0 ? "without momentum"
-                            : fmt::format("with momentum {} in {}", o.momentum, Name(d.original));
-    if (o.weight_decay != 0) state += fmt::format(" and weight decay {}", o.weight_decay);
-  }
-  return fmt::format("step: {} ({}) {}, no gradient clipping, one micro-batch, nothing recomputed",
-                     o.kind == pb::SGD ? "SGD" : "AdamW", o.impl == pb::FUSED ? "fused" : "foreach",
-                     state);
+  return fmt::format("step: {} {}, {}{}", OptimizerName(d.optimizer), OptimizerState(d.optimizer),
+                     clip, rest);
 }
 
 std::string Loss(const StepDecisions& d) {

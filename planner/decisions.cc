@@ -197,8 +197,6 @@ StatusOr<std::string> OptimizerName(pb::OptimizerKind kind) {
       return std::string("sgd");
     case pb::ADAMW_8BIT:
       return std::string("adamw8bit");
-    case pb::ADAFACTOR:
-      return std::string("adafactor");
     default:
       return InvalidArgument(fmt::format("optimizer: {} is none", int{kind}));
   }

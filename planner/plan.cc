@@ -6,10 +6,12 @@
 #include <cmath>
 
 #include "planner/checkpoint.h"
+#include "planner/decide_optimizer.h"
 #include "planner/decisions.h"
 #include "planner/graph/analysis.h"
 #include "planner/lower/facts.h"
 #include "planner/lower/step.h"
+#include "planner/pick.h"
 #include "planner/prefetch_ahead.h"
 #include "planner/unit_rules.h"
 #include "planner/validate.h"
@@ -19,25 +21,6 @@
 
 namespace foreshard {
 namespace {
-
-template <typename T>
-struct Choice {
-  const char* name;
-  T value;
-};
-
-template <typename T, size_t n>
-StatusOr<T> Pick(const char* what, const std::string& name, const Choice<T> (&choices)[n]) {
-  std::vector<std::string> known;
-  for (const Choice<T>& c : choices) {
-    if (name == c.name) return c.value;
-    known.push_back(c.name);
-  }
-  const auto nearest = NearestMatch(name, known);
-  return InvalidArgument(fmt::format("{}: unknown \"{}\"; expected {}{}", what, name,
-                                     fmt::join(known, ", "),
-                                     nearest ? fmt::format(" (did you mean {}?)", *nearest) : ""));
-}
 
 StatusOr<AttentionChoice> DecideAttention(const PlanRequest& r, const KernelProfile& profile,
                                           DType compute, const ModelGraph& graph) {
@@ -53,38 +36,6 @@ StatusOr<AttentionChoice> DecideAttention(const PlanRequest& r, const KernelProf
     RETURN_IF_ERROR(ChooseAttention(profile, op.backend, drops).status());
   }
   return ChooseAttention(profile, r.attention, needs);
-}
-
-// A number that the optimizer is told, 0 or more as PyTorch wants it.
-StatusOr<double> Told(const char* flag, const std::optional<double>& value, double otherwise,
-                      bool has_one, const std::string& optimizer) {
-  if (!value) return otherwise;
-  if (!has_one) {
-    return InvalidArgument(
-        fmt::format("{}: found {}, expected none for optimizer {}", flag, *value, optimizer));
-  }
-  if (std::isfinite(*value) && *value >= 0) return *value;
-  return InvalidArgument(fmt::format("{}: found {}, expected a number, 0 or more", flag, *value));
-}
-
-StatusOr<OptimizerChoice> DecideOptimizer(const PlanRequest& r) {
-  OptimizerChoice o;
-  ASSIGN_OR_RETURN(o.kind,
-                   Pick<pb::OptimizerKind>(
-                       "optimizer", r.optimizer,
-                       {{"adamw", pb::ADAMW}, {"sgd", pb::SGD}, {"none", pb::OPTIMIZER_NONE}}));
-  ASSIGN_OR_RETURN(o.impl,
-                   Pick<pb::OptimizerImpl>("optimizer-impl", r.optimizer_impl,
-                                           {{"fused", pb::FUSED}, {"foreach", pb::FOREACH}}));
-  const bool any = o.kind != pb::OPTIMIZER_NONE;
-  const bool sgd = o.kind == pb::SGD;
-  if (!any) o.impl = pb::OPTIMIZER_IMPL_NONE;
-  ASSIGN_OR_RETURN(o.learning_rate,
-                   Told("learning-rate", r.learning_rate, o.learning_rate, any, r.optimizer));
-  ASSIGN_OR_RETURN(o.weight_decay, Told("weight-decay", r.weight_decay, sgd ? 0 : o.weight_decay,
-                                        any, r.optimizer));
-  ASSIGN_OR_RETURN(o.momentum, Told("momentum", r.momentum, 0, sgd, r.optimizer));
-  return o;
 }
 
 void DecideDTypes(const PlanRequest& r, StepDecisions& d) {
@@ -145,6 +96,7 @@ StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
   DecideRanks(r, d);
   DecideMicroBatches(r.micro_batches, d);
   ASSIGN_OR_RETURN(d.optimizer, DecideOptimizer(r));
+  ASSIGN_OR_RETURN(d.clip, DecideClip(r));
   ASSIGN_OR_RETURN(d.loss,
                    Pick<pb::LossKind>("loss", r.loss,
                                       {{"cross_entropy_fp32", pb::CROSS_ENTROPY_FP32},
@@ -264,7 +216,10 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& asked) {
   ASSIGN_OR_RETURN(decisions.units,
                    DecideUnits(graph, units, request, decisions.behaviour, decisions.shard_ranks));
   RETURN_IF_ERROR(DecideCheckpoint(graph, model.block_class(), request.checkpoint, decisions));
-  ASSIGN_OR_RETURN(decisions.shard_dims, DecideShardDims(graph, request, decisions.shard_ranks));
+  ASSIGN_OR_RETURN(decisions.shard_dims,
+                   DecideShardDims(graph, decisions.units, request, decisions.shard_ranks));
+  RETURN_IF_ERROR(CheckOptimizer(graph, decisions));
+  RETURN_IF_ERROR(CheckPartsAreShards(units, decisions.units, decisions.shard_dims));
   RETURN_IF_ERROR(CheckParametersAreUsed(graph));
   pb::Plan plan;
   FillHeader(model, graph, *plan.mutable_header());

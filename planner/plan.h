@@ -117,13 +117,13 @@ struct PlanRequest {
   std::optional<DType> reduce_dtype = DType::kFp32;  // nullopt = the library's default
   std::optional<DType> output_dtype;                 // of units' outputs; nullopt = as computed
   bool cast_forward_inputs = true;
-  std::string optimizer = "adamw";       // adamw, sgd, adamw8bit, adafactor, none
+  std::string optimizer = "adamw";       // adamw, sgd, adamw8bit, none
   std::string optimizer_impl = "fused";  // fused, foreach, loop
   std::optional<DType> state_dtype;      // of the optimizer's moments; nullopt = as the parameters
   // Absent = PyTorch's default for the optimizer. Recorded in the plan; momentum and weight decay
   // also decide what the optimizer holds.
   std::optional<double> learning_rate;  // 1e-3
-  std::optional<double> weight_decay;   // 0.01 for adamw, 0 for sgd
+  std::optional<double> weight_decay;   // 0 for sgd, 0.01 for the others
   std::optional<double> momentum;       // 0, for sgd only
   // sum_fp32, cross_entropy_fp32, cross_entropy, cross_entropy_in_model
   std::string loss = "cross_entropy_fp32";

@@ -107,9 +107,34 @@ StatusOr<std::vector<UnitRules>> DecideUnits(const ModelGraph& graph,
   return UnitDecider(graph, units, request, behaviour, shard_ranks).Decide();
 }
 
-StatusOr<std::vector<int>> DecideShardDims(const ModelGraph& graph, const PlanRequest& request,
-                                           int shard_ranks) {
+// The library gathers a unit from fewer ranks as if its parts were shards, which those of a tensor
+// that is cut along another dimension are not: backward would compute with mixed-up weights.
+Status CheckPartsAreShards(const std::vector<Unit>& units, const std::vector<UnitRules>& rules,
+                           const std::vector<int>& shard_dims) {
+  for (size_t u = 0; u < units.size(); ++u) {
+    for (const int p : units[u].parameters) {
+      if (rules[u].reshard_to <= 1 || shard_dims.empty() || shard_dims[p] == 0) continue;
+      return InvalidArgument(
+          fmt::format("shard-dim: unit {} is kept by {} ranks after forward, where PyTorch puts "
+                      "parameters that "
+                      "are cut along dimension {} together in the wrong order; use dimension 0, or "
+                      "true or false "
+                      "for reshard-after-forward",
+                      units[u].name, rules[u].reshard_to, shard_dims[p]));
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<std::vector<int>> DecideShardDims(const ModelGraph& graph,
+                                           const std::vector<UnitRules>& units,
+                                           const PlanRequest& request, int shard_ranks) {
   if (request.shard_placements.empty()) return std::vector<int>();
+  if (std::ranges::any_of(units, [](const UnitRules& u) { return u.reshard_to > 1; })) {
+    return InvalidArgument(
+        "shard-dim: PyTorch cannot gather such parameters from fewer ranks than all; use "
+        "reshard-after-forward true or false");
+  }
   std::vector<int> dims;
   for (const GraphParameter& p : graph.parameters) {
     const int rank = p.shape.size();

@@ -20,8 +20,14 @@ StatusOr<std::vector<UnitRules>> DecideUnits(const ModelGraph& graph,
                                              int shard_ranks);
 
 // Along which dimension each parameter is cut; empty when all are along the first. kInvalidArgument
-// when the ranks do not divide another dimension.
-StatusOr<std::vector<int>> DecideShardDims(const ModelGraph& graph, const PlanRequest& request,
-                                           int shard_ranks);
+// when the ranks do not divide another dimension, or a unit is resharded to fewer ranks.
+StatusOr<std::vector<int>> DecideShardDims(const ModelGraph& graph,
+                                           const std::vector<UnitRules>& units,
+                                           const PlanRequest& request, int shard_ranks);
+
+// kInvalidArgument for a unit that fewer ranks keep after forward and that has a parameter which is
+// not cut along the first dimension.
+Status CheckPartsAreShards(const std::vector<Unit>& units, const std::vector<UnitRules>& rules,
+                           const std::vector<int>& shard_dims);
 
 }  // namespace foreshard

@@ -25,6 +25,8 @@ enum class Data : uint8_t {
   kGradients,   // interleaved for a reduction
   kReduced,
   kFinalized,
+  kNorms,    // of gradients, or their squares, of this rank
+  kSquares,  // ... of all ranks of the shard group
 };
 
 struct Content {

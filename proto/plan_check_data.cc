@@ -1,4 +1,4 @@
-// Follows what every buffer holds: rules written, gather, reduce, optimizer and category.
+// Follows what every buffer holds: rules written, gather, reduce, clip, optimizer and category.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -130,6 +130,11 @@ class DataWalk {
         return All(op.out(), "writes", pb::OPTIMIZER_STATE);
       case pb::Op::kOptimizerStep:
         return All(op.in(), "reads", pb::SHARDED_GRAD);
+      case pb::Op::kClipNorms:
+        RETURN_IF_ERROR(All(op.in(), "reads", pb::SHARDED_GRAD));
+        return All(op.out(), "writes", pb::TEMP);
+      case pb::Op::kClipScale:
+        return All(op.out(), "writes", pb::SHARDED_GRAD);
       case pb::Op::kCompute:
         return CheckWritten(op);
       default:
@@ -169,6 +174,13 @@ class DataWalk {
     switch (op.kind_case()) {
       case pb::Op::kOptimizerStep:
         return CheckUpdate(op);
+      case pb::Op::kClipNorms:
+        RETURN_IF_ERROR(CheckHandedOver(op.in(), "clip"));
+        return contents_.Leave(op, {.data = Data::kNorms});
+      case pb::Op::kAllReduce:
+        return CheckNormsReduced(op);
+      case pb::Op::kClipScale:
+        return CheckClipped(op);
       case pb::Op::kCompute:
         RETURN_IF_ERROR(CheckCompute(op));
         [[fallthrough]];
@@ -191,24 +203,42 @@ class DataWalk {
 
   // Every unit that was reduced hands over one gradient, and all that is trained is written.
   Status CheckUpdate(const pb::Op& op) {
-    RETURN_IF_ERROR(CheckHandedOver(op));
+    RETURN_IF_ERROR(CheckHandedOver(op.in(), "optimizer"));
     return CheckUpdated(op);
   }
 
-  // in = the gradient of each unit that was reduced, or on the host one of each of its trainable
+  Status CheckNormsReduced(const pb::Op& op) {
+    if (content(op.in(0)).data != Data::kNorms) {
+      return Broken("clip",
+                    fmt::format("reduces buffer {}, which clip_norms has not written", op.in(0)));
+    }
+    return contents_.Leave(op, {.data = Data::kSquares});
+  }
+
+  // The gradients stay what they are.
+  Status CheckClipped(const pb::Op& op) {
+    RETURN_IF_ERROR(CheckHandedOver(op.out(), "clip"));
+    const int32_t squares = op.in(op.in_size() - 1);
+    const Data expected = plan_.mesh().shard_size() > 1 ? Data::kSquares : Data::kNorms;
+    if (content(squares).data == expected) return OkStatus();
+    return Broken("clip", fmt::format("reads buffer {}, no norms of all gradients", squares));
+  }
+
+  // The gradient of each unit that was reduced, or on the host one of each of its trainable
   // parameters.
-  Status CheckHandedOver(const pb::Op& op) {
+  template <typename Buffers>
+  Status CheckHandedOver(const Buffers& gradients, std::string_view rule) {
     std::fill(handed_over_.begin(), handed_over_.end(), false);
-    for (const int32_t b : op.in()) {
+    for (const int32_t b : gradients) {
       const Content& c = content(b);
       if (c.data != Data::kReduced && c.data != Data::kFinalized) {
-        return Broken("optimizer", fmt::format("reads buffer {}, no reduced gradient", b));
+        return Broken(rule, fmt::format("reads buffer {}, no reduced gradient", b));
       }
       for (const int32_t p : plan_.units(c.unit).parameters()) {
         if (plan_.parameters(p).frozen() || (c.parameter >= 0 && p != c.parameter)) continue;
         if (handed_over_[static_cast<size_t>(p)]) {
-          return Broken("optimizer", fmt::format("reads a second gradient of unit \"{}\"",
-                                                 plan_.units(c.unit).name()));
+          return Broken(rule, fmt::format("reads a second gradient of unit \"{}\"",
+                                          plan_.units(c.unit).name()));
         }
         handed_over_[static_cast<size_t>(p)] = true;
       }
@@ -218,8 +248,8 @@ class DataWalk {
       const bool missing = reduced_[static_cast<size_t>(unit)] && !plan_.parameters(p).frozen() &&
                            !handed_over_[static_cast<size_t>(p)];
       if (!missing) continue;
-      return Broken("optimizer", fmt::format("does not read the gradient of unit \"{}\"",
-                                             plan_.units(unit).name()));
+      return Broken(
+          rule, fmt::format("does not read the gradient of unit \"{}\"", plan_.units(unit).name()));
     }
     return OkStatus();
   }

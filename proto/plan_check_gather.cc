@@ -81,14 +81,11 @@ class GatherCheck {
 
   Status KeepSlice() {
     RETURN_IF_ERROR(IsOver(op_.keep_slice().group(), plan_.units(op_.unit()).reshard_to()));
-    if (!ReadsAll(Data::kParameters)) {
-      return contents_.Broken("gather",
-                              "does not read its unit's unsharded parameters in layout order");
+    const int32_t parameter = op_.in_size() == 1 ? contents_[op_.in(0)].parameter : -1;
+    if (parameter < 0 || !IsOf(op_.in(0), Data::kParameters, parameter)) {
+      return contents_.Broken("gather", "does not read one unsharded parameter of its unit");
     }
-    for (int i = 0; i < op_.out_size(); ++i) {
-      contents_[op_.out(i)] = {Data::kKept, op_.unit(), parameters_.Get(i), true};
-    }
-    return OkStatus();
+    return Leave(Data::kKept, parameter, true);
   }
 
   Status CopyToDevice() {

@@ -35,6 +35,10 @@ bool MovesUnit(const pb::Op& op);
 // its buffers are in their table, and its unit if it has to have one.
 Status CheckMove(const OpContext& c);
 
+// What ops of clipping and the optimizer say of themselves: rules clip and optimizer. REQUIRES: its
+// buffers are in their table.
+Status CheckUpdate(const OpContext& c);
+
 // Rule host. REQUIRES: the op's buffers and stream are in their tables.
 Status CheckHost(const OpContext& c);
 

@@ -121,72 +121,6 @@ Status CheckWaitList(const OpContext& c, const Waits& waits) {
   return OkStatus();
 }
 
-// Of AdamW per trainable parameter of the plan its step count, first and second moment, of SGD its
-// momentum.
-Status CheckOptimizerInit(const OpContext& c) {
-  const pb::OptimizerKind kind = c.op().optimizer_init().kind();
-  if (kind != pb::ADAMW && kind != pb::SGD) {
-    return c.Broken("optimizer", "creates the state of an unknown optimizer");
-  }
-  const int64_t element = ElementBytes(c.plan.decisions().original_dtype());
-  int i = 0;
-  for (const pb::Parameter& p : c.plan.parameters()) {
-    if (p.frozen()) continue;
-    const int64_t moment = p.padded_shard_numel() * element;
-    std::vector<int64_t> state = {moment};
-    if (kind == pb::ADAMW) state = {4, moment, moment};
-    for (const int64_t bytes : state) {
-      if (i < c.op().out_size() && c.buffer(c.op().out(i)).bytes() != bytes) {
-        return c.Broken("optimizer", fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
-                                                 "expected {}",
-                                                 c.op().out(i), p.path(),
-                                                 c.buffer(c.op().out(i)).bytes(), bytes));
-      }
-      ++i;
-    }
-  }
-  if (i == c.op().out_size()) return OkStatus();
-  return c.Broken("optimizer",
-                  fmt::format("creates {} buffers of state, expected {}", c.op().out_size(), i));
-}
-
-// Kind, implementation and numbers are possible.
-Status CheckOptimizerNumbers(const OpContext& c) {
-  const pb::OptimizerStep& step = c.op().optimizer_step();
-  const bool known = (step.kind() == pb::ADAMW || step.kind() == pb::SGD) &&
-                     (step.impl() == pb::FUSED || step.impl() == pb::FOREACH);
-  if (!known) return c.Broken("optimizer", "the optimizer or its implementation is unknown");
-  for (const double number : {step.learning_rate(), step.beta1(), step.beta2(), step.eps(),
-                              step.weight_decay(), step.momentum()}) {
-    if (std::isfinite(number) && number >= 0) continue;
-    return c.Broken("optimizer", fmt::format("is told {}, expected numbers, 0 or more", number));
-  }
-  if (step.kind() == pb::SGD || step.momentum() == 0) return OkStatus();
-  return c.Broken("optimizer",
-                  fmt::format("has momentum {}, expected it of SGD alone", step.momentum()));
-}
-
-Status CheckOptimizerStep(const OpContext& c) {
-  RETURN_IF_ERROR(CheckOptimizerNumbers(c));
-  // Of each parameter, the shard and its state.
-  const pb::OptimizerStep& step = c.op().optimizer_step();
-  const int buffers = step.kind() == pb::ADAMW ? 4 : step.momentum() > 0 ? 2 : 1;
-  int64_t elems = 0;
-  int outputs = 0;
-  for (const pb::Parameter& p : c.plan.parameters()) {
-    if (p.frozen()) continue;
-    elems += p.padded_shard_numel();
-    outputs += buffers;
-  }
-  if (c.op().optimizer_step().elems() != elems) {
-    return c.Broken("optimizer", fmt::format("updates {} elements, the trainable shards have {}",
-                                             c.op().optimizer_step().elems(), elems));
-  }
-  if (c.op().out_size() == outputs) return OkStatus();
-  return c.Broken("optimizer",
-                  fmt::format("writes {} buffers, expected {}", c.op().out_size(), outputs));
-}
-
 // Forward runs again in BACKWARD only.
 Status CheckRecompute(const OpContext& c) {
   if (!c.op().compute().recompute() || c.op().phase() == pb::BACKWARD) return OkStatus();
@@ -204,9 +138,10 @@ Status CheckKind(const OpContext& c) {
     case pb::Op::kStreamWait:
       return CheckIndices(c, "waits for stream", op.stream_wait().on(), c.plan.streams_size());
     case pb::Op::kOptimizerInit:
-      return CheckOptimizerInit(c);
     case pb::Op::kOptimizerStep:
-      return CheckOptimizerStep(c);
+    case pb::Op::kClipNorms:
+    case pb::Op::kClipScale:
+      return CheckUpdate(c);
     default:
       return CheckMove(c);
   }

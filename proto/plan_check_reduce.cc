@@ -67,6 +67,8 @@ class ReductionCheck {
       return contents_.Broken(
           "reduce", fmt::format("reads buffer {}, not the gradient of its unit", op_.in(0)));
     }
+    // What has been copied is the gradient: nothing may be made of it any more.
+    contents_[op_.in(0)].data = Data::kFinalized;
     return Leave(Data::kFinalized, op_.copy_to_host().parameter());
   }
 
@@ -99,7 +101,8 @@ class ReductionCheck {
       if (split) next = std::find(next, trainable.end(), in.parameter);
       const bool misplaced =
           split && (next == trainable.end() || (all && in.parameter != expected));
-      const bool unsplit = !split && all && plan_.parameters(expected).shard_dim() > 0;
+      const bool unsplit = !split && all && plan_.mesh().shard_size() > 1 &&
+                           plan_.parameters(expected).shard_dim() > 0;
       if (!misplaced && !unsplit) continue;
       return contents_.Broken(
           "reduce", fmt::format("reads buffer {}, {}", op_.in(i),

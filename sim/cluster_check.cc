@@ -85,6 +85,14 @@ Status CheckCluster(const pb::Cluster& cluster) {
       {"host.collective_base_seconds", host.collective_base_seconds()},
   };
   for (const Field& field : latencies) RETURN_IF_ERROR(Latency(field));
+  // Only plans that use the host's memory need these.
+  const Field rates[] = {
+      {"host.copy_bytes_per_second", host.copy_bytes_per_second()},
+      {"host.memory_bytes_per_second", host.memory_bytes_per_second()},
+  };
+  for (const Field& field : rates) {
+    if (field.value != 0) RETURN_IF_ERROR(Positive(field));
+  }
   return OkStatus();
 }
 

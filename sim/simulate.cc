@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,6 +45,22 @@ Status CheckRank(int rank, int world) {
   if (0 <= rank && rank < world) return OkStatus();
   return InvalidArgument(
       fmt::format("rank {} of a plan for {} ranks, expected 0 to {}", rank, world, world - 1));
+}
+
+bool UsesHost(const pb::Plan& plan) {
+  return std::ranges::any_of(plan.buffers(), [](const pb::Buffer& b) { return b.host(); });
+}
+
+Status CheckHostRates(const pb::Plan& plan, const pb::Cluster& cluster) {
+  if (!UsesHost(plan)) return OkStatus();
+  std::string_view missing;
+  if (cluster.host().memory_bytes_per_second() == 0) missing = "host.memory_bytes_per_second";
+  if (cluster.host().copy_bytes_per_second() == 0) missing = "host.copy_bytes_per_second";
+  if (missing.empty()) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "the plan keeps tensors on the host, and cluster {} does not say {}: add it to the "
+      "cluster's description",
+      cluster.name(), missing));
 }
 
 // The program that every later step runs: `steady`, or the only one.
@@ -108,6 +125,12 @@ void AddAssumptions(const pb::Plan& plan, const pb::Cluster& cluster, bool settl
   report.add_assumptions(
       fmt::format("reserve: {} for context, communicators and libraries is declared, not modelled",
                   FormatBytes(Bytes(cluster.gpu().reserve_bytes()))));
+  if (UsesHost(plan)) {
+    report.add_assumptions(
+        fmt::format("host: {} GB/s between it and a GPU, {} GB/s of its memory for each GPU's work",
+                    cluster.host().copy_bytes_per_second() / 1e9,
+                    cluster.host().memory_bytes_per_second() / 1e9));
+  }
   report.add_assumptions("peak: what the program allocates, not what an allocator keeps beyond");
   report.add_assumptions("ranks are identical; communication and compute do not slow each other");
   if (!settled) {
@@ -151,6 +174,7 @@ StatusOr<pb::Report> Simulate(const pb::Plan& plan, const pb::Cluster& cluster,
                               const SimulateOptions& options) {
   RETURN_IF_ERROR(CheckCluster(cluster).At(cluster.name()));
   RETURN_IF_ERROR(CheckWorldFits(plan.mesh().world_size(), cluster));
+  RETURN_IF_ERROR(CheckHostRates(plan, cluster));
   RETURN_IF_ERROR(CheckRank(options.rank, plan.mesh().world_size()));
   const sim::RooflineModel costs(plan, cluster);
   ASSIGN_OR_RETURN(const run::Program program, sim::Compile(plan, costs, options.rank));

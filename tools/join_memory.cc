@@ -137,8 +137,7 @@ std::vector<NamedSide> SidesOf(const pb::RankMemory& rank) {
 }
 
 std::string NameOf(const pb::PhaseMemory& phase) {
-  const std::string turn = phase.micro_batch() > 0 ? fmt::format(" {}", phase.micro_batch()) : "";
-  return phase.program() + " " + PhaseName(phase.phase()) + turn;
+  return phase.program() + " " + PhaseName(phase.phase(), phase.micro_batch());
 }
 
 // With the count of those alike, so that other groups are other rows.

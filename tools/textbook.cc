@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/base/dtype.h"
+#include "proto/oplib/optimizer_state.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
 #include "proto/run/memory_recorder.h"
@@ -15,14 +16,15 @@
 namespace foreshard {
 namespace {
 
-// A managed buffer that is alive, as it counts at that moment.
+// A managed buffer that is alive, here or on the host, as it counts at that moment.
 struct Held {
   int buffer = 0;
   pb::Category category = pb::CATEGORY_UNSPECIFIED;
   bool copied_out = false;  // of a gather's output
 };
 
-// Buffers alive at the highest moment of the steady program, by the plan's order alone.
+// Buffers alive at the highest moment of the device in the steady program, by the plan's order
+// alone.
 class PeakFinder {
  public:
   explicit PeakFinder(const pb::Plan& plan)
@@ -67,7 +69,9 @@ class PeakFinder {
     }
   }
 
-  bool Managed(int b) const { return run::IsManaged(category_[static_cast<size_t>(b)]); }
+  bool Managed(int b) const {
+    return run::IsManaged(category_[static_cast<size_t>(b)]) && !plan_.buffers(b).host();
+  }
   void Add(int b) {
     alive_[static_cast<size_t>(b)] = true;
     if (Managed(b)) bytes_ += plan_.buffers(b).bytes();
@@ -92,7 +96,8 @@ class PeakFinder {
     peak_.clear();
     for (int b = 0; b < plan_.buffers_size(); ++b) {
       const auto i = static_cast<size_t>(b);
-      if (alive_[i] && Managed(b)) peak_.push_back({b, category_[i], copied_[i]});
+      const bool managed = run::IsManaged(category_[i]);
+      if (alive_[i] && managed) peak_.push_back({b, category_[i], copied_[i]});
     }
   }
 
@@ -154,12 +159,14 @@ struct Sums {
   int64_t moments = 0;
   int64_t in_use = 0;    // gathered parameters of units that are freed after forward, or of U's
   int64_t kept = 0;      // ... of the others
+  int64_t parts = 0;     // of gathered parameters, kept after forward
   int64_t arriving = 0;  // gather outputs before their copy-out
   int64_t copied = 0;    // ... and after it
   int64_t cast = 0;
   int64_t full_gradients = 0;
   int64_t reduce_inputs = 0;
   int64_t reduce_outputs = 0;
+  int64_t on_host = 0;  // of all these
 };
 
 // Of each parameter AdamW creates a counter and two moments, in this order; SGD has no counters.
@@ -167,7 +174,7 @@ std::vector<bool> CountersOf(const pb::Plan& plan) {
   std::vector<bool> counters(static_cast<size_t>(plan.buffers_size()), false);
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
-      if (op.optimizer_init().kind() != pb::ADAMW) continue;
+      if (!op.has_optimizer_init() || op.optimizer_init().kind() == pb::SGD) continue;
       for (int i = 0; i < op.out_size(); i += 3) counters[static_cast<size_t>(op.out(i))] = true;
     }
   }
@@ -186,6 +193,8 @@ int64_t& SumFor(const pb::Plan& plan, const Held& held, bool is_counter, Sums& s
       return held.copied_out ? sums.copied : sums.arriving;
     case pb::CAST:
       return sums.cast;
+    case pb::POST_FORWARD_SHARD:
+      return sums.parts;
     case pb::UNSHARDED_GRAD:
       return sums.full_gradients;
     case pb::RS_INPUT:
@@ -207,19 +216,23 @@ Sums SumsOf(const pb::Plan& plan, const std::vector<Held>& held) {
   for (const Held& h : held) {
     SumFor(plan, h, counters[static_cast<size_t>(h.buffer)], sums) +=
         plan.buffers(h.buffer).bytes();
+    if (plan.buffers(h.buffer).host()) sums.on_host += plan.buffers(h.buffer).bytes();
   }
   return sums;
 }
 
-// Bytes a parameter's moments take.
+// Bytes a parameter's moments take; of those in 8 bits the codes.
 int64_t MomentSize(const pb::Plan& plan) {
-  int moments = 0;
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
-      if (op.has_optimizer_init()) moments = op.optimizer_init().kind() == pb::ADAMW ? 2 : 1;
+      if (!op.has_optimizer_init()) continue;
+      const pb::OptimizerInit& init = op.optimizer_init();
+      if (init.kind() == pb::ADAMW_8BIT) return 2;
+      const pb::DType dtype = oplib::MomentDType(plan, init.dtype());
+      return (init.kind() == pb::SGD ? 1 : 2) * SizeOf(static_cast<DType>(dtype));
     }
   }
-  return moments * SizeOf(static_cast<DType>(plan.decisions().original_dtype()));
+  return 0;
 }
 
 void FillDifference(const pb::Plan& plan, const Sums& s, pb::Textbook& t) {
@@ -238,18 +251,24 @@ void FillDifference(const pb::Plan& plan, const Sums& s, pb::Textbook& t) {
   term("gradients not reduced yet at the peak", std::min<int64_t>(s.gradients - share(size), 0));
   term("moments of the optimizer in another dtype, one or none", share(moments) - share(8));
   term("step counters of the optimizer", s.counters);
+  const bool in_8_bits = plan.decisions().optimizer() == pb::ADAMW_8BIT;
+  const int64_t beside_codes = in_8_bits ? s.moments - share(moments) : 0;
+  term("8-bit moments: their scales and tables, and small tensors in full", beside_codes);
   term("uneven shards: padding, and rank 0's larger part",
        (s.shards - share(size)) + std::max<int64_t>(s.gradients - share(size), 0) +
-           (s.moments - share(moments)) + (share(6) + share(2) + share(8) - t.persistent_bytes()));
+           (s.moments - share(moments) - beside_codes) +
+           (share(6) + share(2) + share(8) - t.persistent_bytes()));
   const int64_t u = 2 * t.unit_parameters();
   term("units in use: their size at the peak against 2 U", s.in_use - u);
   term("gather on its way: its size at the peak against 2 U", s.arriving - u * t.gathered_ahead());
   term("gather outputs already copied out", s.copied);
   term("units kept gathered, as the root", s.kept);
+  term("parts of gathered units that are kept after forward", s.parts);
   term("low-precision shards on their way into a gather", s.cast);
   term("whole gradients, not reduced yet", s.full_gradients);
   term("inputs of reductions", s.reduce_inputs);
   term("outputs of reductions", s.reduce_outputs);
+  term("kept on the host instead", -s.on_host);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "exec/cpu/clip.h"
 #include "exec/cpu/copy_elements.h"
 #include "exec/cpu/reduced.h"
 #include "exec/cpu/sanitizers.h"
@@ -128,6 +129,10 @@ void CpuDevice::Execute(const Launch& launch) const {
     Add(*add, launch);
   } else if (std::holds_alternative<ZeroState>(work)) {
     for (const Block& b : launch.out) std::memset(b.data, 0, b.bytes);
+  } else if (const auto* measure = std::get_if<MeasureGradients>(&work)) {
+    Measure(*measure, launch);
+  } else if (const auto* scale = std::get_if<ScaleGradients>(&work)) {
+    Scale(*scale, launch);
   } else if (const auto* update = std::get_if<UpdateParameters>(&work)) {
     Update(*update, launch);
   } else {

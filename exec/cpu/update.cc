@@ -5,25 +5,12 @@
 
 #include "exec/convert.h"
 #include "exec/cpu/chunk.h"
+#include "exec/cpu/clip.h"
+#include "exec/cpu/quantize.h"
+#include "proto/oplib/optimizer_state.h"
 
 namespace foreshard::exec {
 namespace {
-
-// In several sums at once, so that none waits for another; always as many, so that the result does
-// not depend on the machine.
-double SumOfSquares(const float* x, int64_t n) {
-  constexpr int kLanes = 8;
-  double sums[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane)
-      sums[lane] += double{x[i + lane]} * double{x[i + lane]};
-  }
-  for (; i < n; ++i) sums[0] += double{x[i]} * double{x[i]};
-  double sum = 0;
-  for (const double part : sums) sum += part;
-  return sum;
-}
 
 // What a step's constants come to after `step` steps.
 struct AdamW {
@@ -68,7 +55,7 @@ class SliceUpdate {
 
   void Run() {
     double squares = 0;
-    const bool adam = update_.rule == UpdateRule::kAdamW;
+    const bool adam = update_.rule != UpdateRule::kSgd;
     double step = 0;
     if (adam) step = *reinterpret_cast<float*>(State(0)) += 1;
     const AdamW constants(update_, step);
@@ -77,7 +64,9 @@ class SliceUpdate {
       Chunk g(launch_.in[slice_.gradient].data, slice_.dtype, slice_.gradient_from + begin, n);
       Chunk p(launch_.out[slice_.parameter].data, slice_.dtype, begin, n);
       squares += SumOfSquares(g.data(), n);
-      if (adam) {
+      if (IsQuantized()) {
+        RunAdamW8Bit(constants, g, p, begin, n);
+      } else if (adam) {
         RunAdamW(constants, g, p, begin, n);
       } else {
         RunSgd(g, p, begin, n);
@@ -91,14 +80,33 @@ class SliceUpdate {
   std::byte* State(int i) const { return launch_.out[slice_.state + i].data; }
 
   void RunAdamW(const AdamW& constants, Chunk& g, Chunk& p, int64_t begin, int64_t n) {
-    Chunk m(State(1), slice_.dtype, begin, n);
-    Chunk v(State(2), slice_.dtype, begin, n);
+    Chunk m(State(1), update_.state, begin, n);
+    Chunk v(State(2), update_.state, begin, n);
     float roots[kChunk];
     Apply(constants, g.data(), p.data(), m.data(), v.data(), roots, n);
     m.Store();
     v.Store();
     if (roots_ == nullptr) return;
-    ConvertElements(roots, DType::kFp32, roots_ + begin * SizeOf(slice_.dtype), slice_.dtype, n);
+    ConvertElements(roots, DType::kFp32, roots_ + begin * SizeOf(update_.state), update_.state, n);
+  }
+
+  bool IsQuantized() const {
+    return update_.rule == UpdateRule::kAdamW8Bit &&
+           oplib::IsQuantized(pb::ADAMW_8BIT, slice_.numel);
+  }
+
+  // The parameter moves by moments that are not rounded yet.
+  void RunAdamW8Bit(const AdamW& constants, Chunk& g, Chunk& p, int64_t begin, int64_t n) {
+    QuantizedMoment m(State(1), slice_.numel, SignedMap());
+    QuantizedMoment v(State(2), slice_.numel, UnsignedMap());
+    float first[kChunk];
+    float second[kChunk];
+    float roots[kChunk];
+    m.Load(begin, n, first);
+    v.Load(begin, n, second);
+    Apply(constants, g.data(), p.data(), first, second, roots, n);
+    m.Store(begin, n, first);
+    v.Store(begin, n, second);
   }
 
   void RunSgd(Chunk& g, Chunk& p, int64_t begin, int64_t n) {
@@ -106,7 +114,7 @@ class SliceUpdate {
       Apply(update_, g.data(), p.data(), nullptr, n);
       return;
     }
-    Chunk momentum(State(0), slice_.dtype, begin, n);
+    Chunk momentum(State(0), update_.state, begin, n);
     Apply(update_, g.data(), p.data(), momentum.data(), n);
     momentum.Store();
   }

@@ -116,6 +116,7 @@ void AddMlp(pb::Module& layer, const LlamaSizes& s) {
   AddLinear(m, "gate_proj", s.hidden, s.intermediate, s.mlp_bias);
   AddLinear(m, "up_proj", s.hidden, s.intermediate, s.mlp_bias);
   AddLinear(m, "down_proj", s.intermediate, s.hidden, s.mlp_bias);
+  m.set_lifetime(pb::LAST_USE);  // one expression: nothing in it has a name
   pb::Module& act = AddComposite(m, "act_fn", "SiLU", {"x"});
   AddStatement(act, Statement::SILU, {"x"}, {"y"});
   SetOutput(act, {"y"});
@@ -129,7 +130,7 @@ void AddMlp(pb::Module& layer, const LlamaSizes& s) {
 
 void AddLayer(pb::Module& list, int64_t index, const LlamaSizes& s) {
   pb::Module& m = AddComposite(list, std::to_string(index), "LlamaDecoderLayer",
-                               {"hidden_states", "cos", "sin"});
+                               {"hidden_states", "position_ids", "cos", "sin"});
   AddAttention(m, s);
   AddMlp(m, s);
   AddNorm(m, "input_layernorm", s);
@@ -169,7 +170,9 @@ void AddDecoder(pb::Module& root, const LlamaSizes& s) {
   AddStatement(m, Statement::ALIAS, {"inputs_embeds"}, {"hidden_states"});
   AddCall(m, "rotary_emb", {"position_ids"}, {"cos", "sin"});
   for (int64_t i = 0; i < s.layers; ++i) {
-    AddCall(m, "layers." + std::to_string(i), {"hidden_states", "cos", "sin"}, {"hidden_states"});
+    // A checkpointed layer holds the positions too, although nothing in it reads them.
+    AddCall(m, "layers." + std::to_string(i), {"hidden_states", "position_ids", "cos", "sin"},
+            {"hidden_states"});
   }
   AddCall(m, "norm", {"hidden_states"}, {"hidden_states"});
   SetOutput(m, {"hidden_states"});

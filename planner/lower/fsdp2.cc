@@ -181,6 +181,7 @@ void Fsdp2::AtEnd() {
 // Compute has waited for the unit's reduction. A gather that nobody waited for is dropped.
 void Fsdp2::FinishUnit(int unit) {
   UnitState& s = states_[unit];
+  s.reduced_on = kHost;
   if (s.all_reduced >= 0) {
     builder_.SetUnit(unit);
     pb::Op& op = builder_.Issue(sharding_.streams.compute, {}, {});
@@ -191,10 +192,20 @@ void Fsdp2::FinishUnit(int unit) {
   if (s.pending) {
     builder_.SetUnit(unit);
     if (!IsAlone()) {
-      builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
+      if (s.gather_segment == builder_.plan().segments_size()) {
+        builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
+      }
       pb::Op& op = builder_.Issue(sharding_.streams.compute, {}, {});
       op.mutable_stream_wait()->add_on(sharding_.streams.gather);
       builder_.Free(s.gathered);
+      if (sharding_.offloads) {
+        // Nothing in the library keeps the host from updating a shard that is still on its way into
+        // a gather that nobody waited for; it has been on its way for long.
+        const OpId gathered = builder_.last_op();
+        pb::Op& wait = builder_.Issue(kHost, {}, {});
+        wait.mutable_release();
+        wait.add_host_waits(gathered);
+      }
     }
     s.pending = false;
     s.gathered = -1;

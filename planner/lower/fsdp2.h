@@ -98,12 +98,15 @@ class Fsdp2 : public GradientHooks {
     bool pending = false;    // a gather was asked for and not copied out yet
     BufferId gathered = -1;  // its output, which a group of one rank does without
     OpId gather_op = kNoOp;
+    int gather_segment = 0;
     std::vector<Tensor> gradients;  // autograd's, per layout position
     std::vector<Tensor>
         accumulated;            // of earlier micro-batches, where the library keeps them apart
     BufferId partial = -1;      // reduced, but not yet over the replicas
     BufferId all_reduced = -1;  // held until the end of the backward
     BufferId sharded_gradient = -1;
+    std::vector<BufferId> host_gradients;  // instead, per layout position
+    StreamId reduced_on = kHost;  // where the end of its last reduction has not been waited for
     Training training = Training::kIdle;        // of the module
     Training group_training = Training::kIdle;  // of its parameters
     std::vector<int> forward_visits;            // positions in forward_order_
@@ -137,6 +140,7 @@ class Fsdp2 : public GradientHooks {
   BufferId ToDevice(const ShardedParameter& p, StreamId stream);
   void NameUnsharded(int unit);
   void CopyOut(int unit);
+  void AwaitGather(int unit);
   void JoinShards(int unit, std::span<const BufferId> gathered);
   void CopyLocally(int unit);
   void KeepSlices(int unit);
@@ -153,6 +157,9 @@ class Fsdp2 : public GradientHooks {
   void RecycleReduceInputs();
   void DropReduceInputs();
   void Reduce(int unit, Collected collected);
+  void AwaitReduction(int unit);
+  bool AddOnHost(int unit, int position, BufferId copy);
+  void ListShorter(const ShardedParameter& p, BufferId buffer);
   void SplitGradients(int unit, Collected& collected);
   void ReduceInto(BufferId output, int64_t elems);
   void Divide(BufferId buffer, int64_t elems, double divisor, StreamId stream);

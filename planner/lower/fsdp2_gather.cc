@@ -88,6 +88,7 @@ void Fsdp2::Unshard(int unit, pb::AllGather::Reason reason) {
   gather.set_dtype(ToProto(sharding_.compute));
   gather.set_reason(reason);
   s.gather_op = builder_.last_op();
+  s.gather_segment = builder_.plan().segments_size();
   for (BufferId b : temporary) builder_.Free(b);
 }
 
@@ -191,11 +192,22 @@ void Fsdp2::CopyOut(int unit) {
     const int64_t bytes = p.padded_numel * sharding_.ranks * SizeOf(sharding_.compute);
     joined.push_back(out[i] = builder_.Allocate(bytes, pb::TEMP, sharding_.streams.compute));
   }
-  builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
+  AwaitGather(unit);
   pb::Op& op = builder_.Issue(sharding_.streams.compute, std::span(&s.gathered, 1), out);
   op.mutable_copy_out()->set_elems(layout.padded_numel * sharding_.ranks);
   op.mutable_copy_out()->set_dtype(ToProto(sharding_.compute));
   if (!joined.empty()) JoinShards(unit, joined);
+}
+
+// Compute waits for the unit's gather before its next op.
+void Fsdp2::AwaitGather(int unit) {
+  const UnitState& s = states_[unit];
+  if (s.gather_segment == builder_.plan().segments_size()) {
+    return builder_.WaitBeforeNext(sharding_.streams.compute, s.gather_op);
+  }
+  // Of an earlier micro-batch, whose backward has asked for more than it used.
+  pb::Op& wait = builder_.Issue(sharding_.streams.compute, {}, {});
+  wait.mutable_stream_wait()->add_on(sharding_.streams.gather);
 }
 
 void Fsdp2::JoinShards(int unit, std::span<const BufferId> gathered) {
@@ -220,8 +232,7 @@ void Fsdp2::Reshard(int unit) {
   if (s.group_training == Training::kForward) {
     const int ranks = rules_[unit].reshard_to;
     if (ranks == 1 || !s.is_unsharded) return;
-    if (ranks > 1) KeepSlices(unit);
-    return FreeUnsharded(unit);
+    return ranks > 1 ? KeepSlices(unit) : FreeUnsharded(unit);
   }
   FreeUnsharded(unit);
   if (s.slices.empty()) return;
@@ -231,21 +242,25 @@ void Fsdp2::Reshard(int unit) {
   s.slices.clear();
 }
 
+// Parameter by parameter: its slice is copied, then the whole is given back.
 void Fsdp2::KeepSlices(int unit) {
   UnitState& s = states_[unit];
-  const int ranks = rules_[unit].reshard_to;
   const StreamId stream = sharding_.streams.compute;
   builder_.SetUnit(unit);
-  for (const ShardedParameter& p : layouts_[unit].parameters) {
-    const int64_t elems = p.padded_numel * sharding_.ranks / ranks;
-    s.slices.push_back(
-        builder_.Allocate(elems * SizeOf(sharding_.compute), pb::POST_FORWARD_SHARD, stream));
+  for (size_t i = 0; i < s.unsharded.size(); ++i) {
+    const int64_t elems =
+        layouts_[unit].parameters[i].padded_numel * sharding_.ranks / rules_[unit].reshard_to;
+    const BufferId slice =
+        builder_.Allocate(elems * SizeOf(sharding_.compute), pb::POST_FORWARD_SHARD, stream);
+    pb::KeepSlice& op = *builder_.Issue(stream, {s.unsharded[i]}, {slice}).mutable_keep_slice();
+    op.set_group(rules_[unit].reshard_group);
+    op.set_elems(elems);
+    op.set_dtype(ToProto(sharding_.compute));
+    s.slices.push_back(slice);
+    builder_.Free(s.unsharded[i]);
   }
-  pb::KeepSlice& op = *builder_.Issue(stream, s.unsharded, s.slices).mutable_keep_slice();
-  op.set_group(rules_[unit].reshard_group);
-  op.set_elems(layouts_[unit].padded_numel * sharding_.ranks / ranks);
-  op.set_dtype(ToProto(sharding_.compute));
   s.slice_op = builder_.last_op();
+  s.is_unsharded = false;
 }
 
 void Fsdp2::FreeUnsharded(int unit) {

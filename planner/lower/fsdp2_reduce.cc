@@ -21,7 +21,8 @@ Fsdp2::Factors Fsdp2::ChooseFactors() const {
   const bool overflows = sharding_.reduce == DType::kFp16;
   Factors f;
   if (!overflows && !sharding_.force_sum) {
-    if (!asked && ranks > 1) f.scatter = f.over_replicas = pb::ReduceScatter::AVG;
+    const bool averages = ranks > 1 || sharding_.behaviour.alone_uses_collectives;
+    if (!asked && averages) f.scatter = f.over_replicas = pb::ReduceScatter::AVG;
     if (!asked) return f;
     f.scatter = *asked == sharding_.ranks ? pb::ReduceScatter::AVG : pb::ReduceScatter::PREMUL_SUM;
     if (f.scatter == pb::ReduceScatter::PREMUL_SUM) f.premultiply = 1 / *asked;
@@ -52,7 +53,10 @@ void Fsdp2::PostBackward(int unit) {
   if (!collected.tensors.empty() || !sharding_.behaviour.recycles_only_to_reduce) {
     RecycleReduceInputs();
   }
-  if (!collected.tensors.empty()) Reduce(unit, std::move(collected));
+  if (!collected.tensors.empty()) {
+    AwaitReduction(unit);
+    Reduce(unit, std::move(collected));
+  }
   builder_.SetUnit(-1);
 }
 
@@ -152,6 +156,18 @@ void Fsdp2::SplitGradients(int unit, Collected& collected) {
   }
 }
 
+// Compute waits for the unit's reduction in an earlier micro-batch, where the end of that one's
+// backward did not, and drops what it has held.
+void Fsdp2::AwaitReduction(int unit) {
+  UnitState& s = states_[unit];
+  if (s.reduced_on == kHost) return;
+  builder_.SetUnit(unit);
+  pb::Op& wait = builder_.Issue(sharding_.streams.compute, {}, {});
+  wait.mutable_stream_wait()->add_on(s.reduced_on);
+  s.reduced_on = kHost;
+  if (s.all_reduced >= 0) builder_.Free(std::exchange(s.all_reduced, -1));
+}
+
 void Fsdp2::Reduce(int unit, Collected collected) {
   UnitState& s = states_[unit];
   const Streams& streams = sharding_.streams;
@@ -191,6 +207,7 @@ void Fsdp2::Reduce(int unit, Collected collected) {
                         becomes_gradient ? pb::SHARDED_GRAD : pb::RS_OUTPUT, streams.reduce);
   reduce_inputs_.push_back({input, builder_.plan().segments_size(), kNoOp});
   ReduceInto(output, elems);
+  s.reduced_on = streams.reduce;
   if (sharding_.replicas > 1 && !backward_.all_reduces) {
     if (s.partial < 0) {
       s.partial = output;
@@ -205,9 +222,9 @@ void Fsdp2::Reduce(int unit, Collected collected) {
   if (sharding_.replicas > 1) {
     builder_.WaitBeforeNext(streams.all_reduce, builder_.last_op());
     AllReduce(output, elems);
-    stream = streams.all_reduce;
+    s.reduced_on = stream = streams.all_reduce;
   }
-  if (factors_.after != 1 && !IsAlone()) Divide(output, elems, factors_.after, stream);
+  if (factors_.after != 1) Divide(output, elems, factors_.after, stream);
   if (sharding_.offloads) {
     ToHost(unit, output, elems, collected.positions, stream);
   } else {
@@ -220,7 +237,7 @@ void Fsdp2::Reduce(int unit, Collected collected) {
 void Fsdp2::ReduceInto(BufferId output, int64_t elems) {
   ReduceInput& input = reduce_inputs_.back();
   const StreamId stream = sharding_.streams.reduce;
-  if (factors_.before != 1 && !IsAlone()) {
+  if (factors_.before != 1) {
     Divide(input.buffer, elems * sharding_.ranks, factors_.before, stream);
   }
   pb::Op& op = builder_.Issue(stream, {input.buffer}, {output});
@@ -276,6 +293,18 @@ BufferId Fsdp2::InOriginalDType(BufferId output, int64_t elems, pb::Category cat
   return gradient;
 }
 
+// The ranks whose part of a parameter has fewer elements than the first one's.
+void Fsdp2::ListShorter(const ShardedParameter& p, BufferId buffer) {
+  const Dims& shape = parameters_[p.parameter].shape();
+  for (int rank = 1; rank < sharding_.ranks * sharding_.replicas; ++rank) {
+    const int64_t numel = LocalNumel(shape, p.shard_dim, sharding_.ranks, rank % sharding_.ranks);
+    if (numel == p.local_numel) continue;
+    pb::RankBytes& fewer = *builder_.buffer(buffer).add_fewer();
+    fewer.set_rank(rank);
+    fewer.set_bytes(numel * SizeOf(sharding_.original));
+  }
+}
+
 // Copies the shard of each gradient to the host, which waits for that at the end of the backward.
 void Fsdp2::ToHost(int unit, BufferId output, int64_t elems, const std::vector<int>& positions,
                    StreamId stream) {
@@ -286,14 +315,15 @@ void Fsdp2::ToHost(int unit, BufferId output, int64_t elems, const std::vector<i
     const BufferId copy = builder_.Allocate(p.padded_numel * SizeOf(sharding_.original),
                                             pb::SHARDED_GRAD, sharding_.streams.host);
     builder_.buffer(copy).set_host(true);
+    ListShorter(p, copy);
     pb::Op& op = builder_.Issue(stream, {gradient}, {copy});
     if (offset > 0) op.add_in_offsets(offset);
     op.mutable_copy_to_host()->set_elems(p.padded_numel);
     op.mutable_copy_to_host()->set_dtype(ToProto(sharding_.original));
     op.mutable_copy_to_host()->set_parameter(p.parameter);
     offset += p.padded_numel;
-    gradients_.push_back({unit, copy, p.parameter});
-    to_host_op_ = builder_.last_op();
+    // What the host waits for to add it ends after all copies before.
+    to_host_op_ = AddOnHost(unit, position, copy) ? kNoOp : builder_.last_op();
   }
   if (gradient != output) builder_.Free(gradient);
   HoldOrFree(unit, output);
@@ -306,6 +336,30 @@ void Fsdp2::HoldOrFree(int unit, BufferId output) {
   } else {
     builder_.Free(output);
   }
+}
+
+// Adds a copy to the parameter's gradient of earlier micro-batches, which the host does by itself
+// and at once: it waits. False where there is none yet and the copy becomes it.
+bool Fsdp2::AddOnHost(int unit, int position, BufferId copy) {
+  UnitState& s = states_[unit];
+  s.host_gradients.resize(s.gradients.size(), -1);
+  BufferId& sum = s.host_gradients[position];
+  if (sum < 0) {
+    sum = copy;
+    gradients_.push_back({unit, copy, layouts_[unit].parameters[position].parameter});
+    return false;
+  }
+  builder_.WaitBeforeNext(sharding_.streams.host, builder_.last_op());
+  pb::Op& add = builder_.Issue(sharding_.streams.host, {copy, sum}, {sum});
+  add.mutable_grad_finalize()->set_from(ToProto(sharding_.original));
+  add.mutable_grad_finalize()->set_to(ToProto(sharding_.original));
+  add.mutable_grad_finalize()->set_accumulate(true);
+  const OpId added = builder_.last_op();
+  pb::Op& wait = builder_.Issue(kHost, {}, {});
+  wait.mutable_release();
+  wait.add_host_waits(added);
+  builder_.Free(copy);
+  return true;
 }
 
 // Makes the reduced shard the gradient in the original dtype, or adds it to the one that is there.

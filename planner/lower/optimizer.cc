@@ -1,5 +1,10 @@
 #include "planner/lower/optimizer.h"
 
+#include <algorithm>
+#include <functional>
+
+#include "proto/oplib/optimizer_state.h"
+
 namespace foreshard {
 namespace {
 
@@ -8,43 +13,38 @@ constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.999;
 constexpr double kEps = 1e-8;
 
+bool IsAdam(const OptimizerChoice& choice) { return choice.kind != pb::SGD; }
+
 class OptimizerLowering {
  public:
-  OptimizerLowering(const OptimizerChoice& choice, DType original, const ModelGraph& graph,
-                    const Fsdp2& fsdp, StreamId compute, int ranks, PlanBuilder& builder)
+  OptimizerLowering(const OptimizerChoice& choice, const UpdatePlace& place,
+                    const ModelGraph& graph, const Fsdp2& fsdp, PlanBuilder& builder)
       : choice_(choice),
-        original_(original),
+        place_(place),
         graph_(graph),
         fsdp_(fsdp),
-        compute_(compute),
-        ranks_(ranks),
-        builder_(builder) {
-    std::vector<const ShardedParameter*> by_index(graph.parameters.size(), nullptr);
-    for (const UnitLayout& unit : fsdp.layouts()) {
-      for (const ShardedParameter& p : unit.parameters) by_index[p.parameter] = &p;
-    }
-    for (const ShardedParameter* p : by_index) {
-      if (!p->frozen) trainable_.push_back(p);
-    }
-  }
+        builder_(builder),
+        trainable_(TrainableOf(graph, fsdp)) {}
 
   // What the first step() creates: AdamW per parameter a step count and two moments, SGD a momentum
   // buffer, if it has momentum.
   void Init() {
-    const bool adamw = choice_.kind == pb::ADAMW;
-    if (!adamw && choice_.momentum == 0) return;
+    const int moments = oplib::MomentCount(choice_.kind, choice_.momentum);
+    if (moments == 0) return;
     builder_.BeginSegment("optimizer_init");
     for (const ShardedParameter* p : trainable_) {
       builder_.SetUnit(builder_.plan().parameters(p->parameter).unit());
-      if (adamw) {
-        state_.push_back(builder_.Allocate(SizeOf(DType::kFp32), pb::OPTIMIZER_STATE, compute_));
-      }
-      for (int moment = 0; moment < (adamw ? 2 : 1); ++moment) {
-        state_.push_back(LocalBuffer(*p, pb::OPTIMIZER_STATE));
+      if (IsAdam(choice_)) state_.push_back(Allocate(SizeOf(DType::kFp32), pb::OPTIMIZER_STATE));
+      for (int moment = 0; moment < moments; ++moment) {
+        state_.push_back(PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
+          return oplib::MomentBytes(choice_.kind, LocalNumelOf(*p, rank), SizeOf(choice_.state));
+        }));
       }
     }
     builder_.SetUnit(-1);
-    builder_.Issue(compute_, {}, state_).mutable_optimizer_init()->set_kind(choice_.kind);
+    pb::OptimizerInit& init = *builder_.Issue(place_.stream, {}, state_).mutable_optimizer_init();
+    init.set_kind(choice_.kind);
+    if (choice_.state != place_.original) init.set_dtype(ToProto(choice_.state));
   }
 
   void Step() {
@@ -57,67 +57,113 @@ class OptimizerLowering {
       elems += p->local_numel;
     }
     out.insert(out.end(), state_.begin(), state_.end());
-    // The multi-tensor implementation of AdamW holds the square roots of all second moments at
-    // once, that of SGD all decayed gradients.
-    const bool lists = choice_.kind == pb::ADAMW || choice_.weight_decay != 0;
-    std::vector<BufferId> list;
-    if (choice_.impl == pb::FOREACH && lists) {
-      for (const ShardedParameter* p : trainable_) list.push_back(LocalBuffer(*p, pb::TEMP));
-    }
-    FillStep(elems, *builder_.Issue(compute_, in, out).mutable_optimizer_step());
-    for (BufferId b : list) builder_.Free(b);
+    const std::vector<BufferId> temporaries = Temporaries();
+    FillStep(elems, *builder_.Issue(place_.stream, in, out).mutable_optimizer_step());
+    for (BufferId b : temporaries) builder_.Free(b);
   }
 
   void ZeroGrad() {
+    const OpId update = builder_.last_op();
     builder_.SetPhase(pb::ZERO_GRAD);
-    builder_.Issue(kHost, {}, {}).mutable_zero_grad();
+    pb::Op& op = builder_.Issue(kHost, {}, {});
+    op.mutable_zero_grad();
+    if (place_.on_host && update != kNoOp) op.add_host_waits(update);
     for (const Fsdp2::Gradient& g : fsdp_.gradients()) builder_.Free(g.buffer);
   }
 
  private:
+  // What the update holds beside its operands: docs/fsdp2.md. An optimizer that goes from one
+  // parameter to the next holds what the worst of them needs.
+  std::vector<BufferId> Temporaries() {
+    const bool any = IsAdam(choice_) || choice_.weight_decay != 0;
+    if (choice_.impl == pb::FUSED || !any) return {};
+    if (choice_.impl == pb::LOOP) {
+      return {PerRank(pb::TEMP, [&](int rank) { return LoopBytes(rank); })};
+    }
+    // Square roots of all second moments at once, or all decayed gradients.
+    const DType dtype = choice_.kind == pb::ADAMW ? choice_.state : place_.original;
+    std::vector<BufferId> list;
+    for (const ShardedParameter* p : trainable_) {
+      list.push_back(
+          PerRank(pb::TEMP, [&](int rank) { return LocalNumelOf(*p, rank) * SizeOf(dtype); }));
+    }
+    return list;
+  }
+
+  int64_t LoopBytes(int rank) const {
+    int64_t most = 0;
+    int64_t before = 0;
+    for (const ShardedParameter* p : trainable_) {
+      const int64_t numel = LocalNumelOf(*p, rank);
+      most =
+          std::max(most, oplib::LoopTemporaryBytes(choice_.kind, numel, before,
+                                                   SizeOf(place_.original), SizeOf(choice_.state)));
+      before = numel;
+    }
+    return most;
+  }
+
   void FillStep(int64_t elems, pb::OptimizerStep& step) const {
     step.set_kind(choice_.kind);
     step.set_impl(choice_.impl);
+    if (choice_.state != place_.original) step.set_dtype(ToProto(choice_.state));
     step.set_learning_rate(choice_.learning_rate);
     step.set_weight_decay(choice_.weight_decay);
     step.set_momentum(choice_.momentum);
     step.set_elems(elems);
-    if (choice_.kind != pb::ADAMW) return;
+    if (!IsAdam(choice_)) return;
     step.set_beta1(kBeta1);
     step.set_beta2(kBeta2);
     step.set_eps(kEps);
   }
 
-  // A tensor of the parameter's real local elements; ranks that hold fewer rows are listed.
-  BufferId LocalBuffer(const ShardedParameter& p, pb::Category category) {
-    const Dims& shape = graph_.parameters[p.parameter].shape;
-    const BufferId id = builder_.Allocate(p.local_numel * SizeOf(original_), category, compute_);
-    for (int rank = 1; rank < ranks_; ++rank) {
-      const int64_t numel = LocalNumel(shape, p.shard_dim, ranks_, rank);
-      if (numel == p.local_numel) continue;
+  int64_t LocalNumelOf(const ShardedParameter& p, int rank) const {
+    return LocalNumel(graph_.parameters[p.parameter].shape, p.shard_dim, place_.ranks, rank);
+  }
+
+  BufferId Allocate(int64_t bytes, pb::Category category) {
+    const BufferId id = builder_.Allocate(bytes, category, place_.stream);
+    if (place_.on_host) builder_.buffer(id).set_host(true);
+    return id;
+  }
+
+  // A buffer whose bytes follow from a rank's part; ranks that hold fewer are listed.
+  BufferId PerRank(pb::Category category, const std::function<int64_t(int)>& bytes_of) {
+    const int64_t most = bytes_of(0);
+    const BufferId id = Allocate(most, category);
+    for (int rank = 1; rank < builder_.plan().mesh().world_size(); ++rank) {
+      const int64_t bytes = bytes_of(rank % place_.ranks);
+      if (bytes == most) continue;
       pb::RankBytes& fewer = *builder_.buffer(id).add_fewer();
       fewer.set_rank(rank);
-      fewer.set_bytes(numel * SizeOf(original_));
+      fewer.set_bytes(bytes);
     }
     return id;
   }
 
   const OptimizerChoice choice_;
-  const DType original_;
+  const UpdatePlace place_;
   const ModelGraph& graph_;
   const Fsdp2& fsdp_;
-  const StreamId compute_;
-  const int ranks_;
   PlanBuilder& builder_;
-  std::vector<const ShardedParameter*> trainable_;  // named_parameters order
+  const std::vector<const ShardedParameter*> trainable_;
   std::vector<BufferId> state_;
 };
 
 }  // namespace
 
-void AddOptimizer(const OptimizerChoice& choice, DType original, const ModelGraph& graph,
-                  const Fsdp2& fsdp, StreamId compute, int ranks, PlanBuilder& builder) {
-  OptimizerLowering lowering(choice, original, graph, fsdp, compute, ranks, builder);
+std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const Fsdp2& fsdp) {
+  std::vector<const ShardedParameter*> by_index(graph.parameters.size(), nullptr);
+  for (const UnitLayout& unit : fsdp.layouts()) {
+    for (const ShardedParameter& p : unit.parameters) by_index[p.parameter] = &p;
+  }
+  std::erase_if(by_index, [](const ShardedParameter* p) { return p->frozen; });
+  return by_index;
+}
+
+void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
+                  const Fsdp2& fsdp, PlanBuilder& builder) {
+  OptimizerLowering lowering(choice, place, graph, fsdp, builder);
   builder.SetPhase(pb::OPTIMIZER);
   builder.SetUnit(-1);
   if (choice.kind != pb::OPTIMIZER_NONE) lowering.Init();

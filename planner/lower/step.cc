@@ -50,8 +50,9 @@ class StepLowering {
     }
     for (const Part& part : Parts()) LowerPart(part, eager, fsdp, forward, labels);
     builder_.SetMicroBatch(0);
-    AddOptimizer(d_.optimizer, d_.original, graph_, fsdp, streams_.compute, d_.shard_ranks,
-                 builder_);
+    const UpdatePlace update = PlaceOfUpdate();
+    if (d_.clip) AddClip(*d_.clip, update, graph_, fsdp, builder_);
+    AddOptimizer(d_.optimizer, update, graph_, fsdp, builder_);
     AddPrograms();
   }
 
@@ -134,6 +135,11 @@ class StepLowering {
       if (fresh) it->second = AddGroup("shard_" + std::to_string(ranks), ranks, 1);
       rules.reshard_group = it->second;
     }
+  }
+
+  UpdatePlace PlaceOfUpdate() const {
+    return {d_.original, d_.offloads ? streams_.host : streams_.compute, d_.offloads,
+            d_.shard_ranks, gather_group_};
   }
 
   // What was decided for each unit that gathers anything.
@@ -252,6 +258,7 @@ class StepLowering {
   // The same from the logits that the model is about to return, with labels as transformers' causal
   // language models take them: shifted by one in the model.
   Tensor LossInModel(Eager& eager, const Tensor& output, const Tensor& labels) {
+    builder_.SetModule(0);
     eager.set_in_loss(true);
     Tensor wide = ops::Cast(eager, output, DType::kFp32);
     Tensor shifted = ops::ShiftLabels(eager, labels);

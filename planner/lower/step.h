@@ -1,8 +1,11 @@
 // Lowers one training step: forward, loss, backward, optimizer, as segments and programs of a plan.
 #pragma once
 
+#include <optional>
+
 #include "planner/graph/model_graph.h"
 #include "planner/lower/behaviour.h"
+#include "planner/lower/clip.h"
 #include "planner/lower/forward.h"
 #include "planner/lower/fsdp2.h"
 #include "planner/lower/optimizer.h"
@@ -19,6 +22,7 @@ struct StepDecisions {
   DType original = DType::kFp32;
   DType reduce = DType::kFp32;
   OptimizerChoice optimizer;
+  std::optional<ClipChoice> clip;  // absent = gradients are not clipped
   pb::LossKind loss = pb::CROSS_ENTROPY_FP32;
   int shard_ranks = 1;
   int replicas = 1;

@@ -51,12 +51,26 @@ Ring RingOf(const pb::Group& group, int world, const pb::Cluster& cluster) {
   return ring;
 }
 
-Seconds RingTime(const Ring& ring, Bytes full) {
-  if (ring.ranks == 1 || full.count() == 0) return Seconds(0);
+namespace {
+
+// Once around the ring: everybody's slice reaches everybody else.
+Seconds RoundTime(const Ring& ring, Bytes full) {
   const Seconds latency =
-      ring.base + (ring.ranks - ring.nodes) * ring.intra_step + (ring.nodes - 1) * ring.inter_step;
+      (ring.ranks - ring.nodes) * ring.intra_step + (ring.nodes - 1) * ring.inter_step;
   const double share = static_cast<double>(ring.ranks - 1) / ring.ranks;
   return latency + share * (full / ring.bandwidth);
+}
+
+}  // namespace
+
+Seconds RingTime(const Ring& ring, Bytes full) {
+  if (ring.ranks == 1 || full.count() == 0) return Seconds(0);
+  return ring.base + RoundTime(ring, full);
+}
+
+Seconds AllReduceTime(const Ring& ring, Bytes full) {
+  if (ring.ranks == 1 || full.count() == 0) return Seconds(0);
+  return ring.base + 2.0 * RoundTime(ring, full);
 }
 
 }  // namespace foreshard::sim

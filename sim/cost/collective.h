@@ -31,4 +31,7 @@ Ring RingOf(const pb::Group& group, int world, const pb::Cluster& cluster);
 // other) holds `full` bytes. Zero for one rank or no bytes.
 Seconds RingTime(const Ring& ring, Bytes full);
 
+// Likewise of an all-reduce of `full` bytes: a reduce-scatter and an all-gather, begun as one.
+Seconds AllReduceTime(const Ring& ring, Bytes full);
+
 }  // namespace foreshard::sim

@@ -16,7 +16,8 @@ struct Update {
   int foreach_kernels = 0;
 };
 
-// Foreach, operation by operation. AdamW: first moment 3, second moment 2 + 3, square root 2,
+// Foreach, operation by operation; a loop makes the same passes, with these kernels for every
+// parameter. AdamW: first moment 3, second moment 2 + 3, square root 2,
 // division 2, epsilon 2, update 4. SGD: momentum 2 + 3, update 3. Weight decay updates the
 // parameters of AdamW, and makes a sum of the gradients of SGD.
 Update UpdateOf(const pb::OptimizerStep& step) {
@@ -25,6 +26,15 @@ Update UpdateOf(const pb::OptimizerStep& step) {
   Update update = step.momentum() == 0 ? Update{3, 3, 1} : Update{5, 8, 3};
   if (!decays) return update;
   return {update.fused_passes, update.foreach_passes + 3, update.foreach_kernels + 1};
+}
+
+// Kernels that the host launches one by one for every parameter, where it goes over them.
+int KernelsOfLoop(const pb::Op& op) {
+  if (op.has_clip_norms()) return op.clip_norms().loop() ? 1 : 0;
+  if (op.has_clip_scale()) return op.clip_scale().loop() ? 1 : 0;
+  if (!op.has_optimizer_step() || op.optimizer_step().impl() != pb::LOOP) return 0;
+  const pb::OptimizerStep& step = op.optimizer_step();
+  return step.kind() == pb::ADAMW_8BIT ? 1 : UpdateOf(step).foreach_kernels;  // compiled
 }
 
 Bytes SizeOfElements(int64_t elems, pb::DType dtype) {
@@ -49,11 +59,14 @@ pb::DType ArithmeticType(const pb::Kernel& kernel) {
   return pb::FP32;
 }
 
-bool IsCollective(const pb::Op& op) { return op.has_all_gather() || op.has_reduce_scatter(); }
+bool IsCollective(const pb::Op& op) {
+  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce();
+}
 
 // A gradient that already has its type needs no kernel.
 bool IsOnlyAName(const pb::Op& op) {
-  return op.has_grad_finalize() && op.grad_finalize().from() == op.grad_finalize().to();
+  return op.has_grad_finalize() && op.grad_finalize().from() == op.grad_finalize().to() &&
+         !op.grad_finalize().accumulate();
 }
 
 }  // namespace
@@ -71,12 +84,21 @@ RooflineModel::RooflineModel(const pb::Plan& plan, const pb::Cluster& cluster)
     rings_.push_back(RingOf(group, plan.mesh().world_size(), cluster));
   }
   kernel_times_.reserve(plan.kernels_size());
+  for (const pb::Parameter& p : plan.parameters()) trainable_ += p.frozen() ? 0 : 1;
   for (const pb::Kernel& kernel : plan.kernels()) kernel_times_.push_back(KernelTime(kernel));
 }
 
 OpCost RooflineModel::Price(const pb::Op& op) const {
   if (!op.has_stream() || IsOnlyAName(op)) return {};
   const pb::Host& host = cluster_.host();
+  if (plan_.streams(op.stream()).role() == pb::Stream::HOST) {
+    return {Seconds(host.launch_seconds()), HostTime(op)};
+  }
+  if (const int kernels = KernelsOfLoop(op) * trainable_; kernels > 1) {
+    const double more = kernels - 1;
+    return {Seconds(kernels * host.launch_seconds()),
+            DeviceTime(op) + more * Seconds(host.kernel_seconds())};
+  }
   const double issue = IsCollective(op) ? host.collective_seconds() : host.launch_seconds();
   return {Seconds(issue), DeviceTime(op)};
 }
@@ -105,6 +127,18 @@ Seconds RooflineModel::CopyTime(Bytes moved) const {
   const pb::Gpu& gpu = cluster_.gpu();
   const BytesPerSecond rate(gpu.memory_bytes_per_second() * gpu.efficiency().memory());
   return moved / rate + Seconds(cluster_.host().kernel_seconds());
+}
+
+Seconds RooflineModel::LinkTime(Bytes moved) const {
+  const pb::Host& host = cluster_.host();
+  return moved / BytesPerSecond(host.copy_bytes_per_second()) + Seconds(host.kernel_seconds());
+}
+
+// The processors are as fast as their memory.
+Seconds RooflineModel::HostTime(const pb::Op& op) const {
+  if (op.has_stream_wait()) return Seconds(0);
+  const Bytes moved = op.has_optimizer_step() ? UpdateBytes(op) : Total(op.in()) + Total(op.out());
+  return moved / BytesPerSecond(cluster_.host().memory_bytes_per_second());
 }
 
 Seconds RooflineModel::CollectiveTime(int group, Bytes full) const {
@@ -139,16 +173,18 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
       return CollectiveTime(
           op.reduce_scatter().group(),
           SizeOfElements(op.reduce_scatter().elems_in(), op.reduce_scatter().dtype()));
-    case pb::Op::kAllReduce:  // a ring reduces and gathers
-      return 2.0 * CollectiveTime(op.all_reduce().group(),
-                                  SizeOfElements(op.all_reduce().elems(), op.all_reduce().dtype()));
+    case pb::Op::kAllReduce:
+      return AllReduceTime(rings_[op.all_reduce().group()],
+                           SizeOfElements(op.all_reduce().elems(), op.all_reduce().dtype()));
+    case pb::Op::kCopyToDevice:
+      return LinkTime(SizeOfElements(op.copy_to_device().elems(), op.copy_to_device().dtype()));
+    case pb::Op::kCopyToHost:
+      return LinkTime(SizeOfElements(op.copy_to_host().elems(), op.copy_to_host().dtype()));
     case pb::Op::kDivide:
     case pb::Op::kAddReduced:
     case pb::Op::kKeepSlice:
     case pb::Op::kJoinShards:
     case pb::Op::kSplitGradient:
-    case pb::Op::kCopyToDevice:
-    case pb::Op::kCopyToHost:
     case pb::Op::kClipNorms:
     case pb::Op::kClipScale:
     case pb::Op::kGradFinalize:
@@ -169,15 +205,21 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
   return Seconds(0);
 }
 
-Seconds RooflineModel::OptimizerTime(const pb::Op& op) const {
-  // Gradients are read; shards and state are read and written.
+// Gradients are read; shards and state are read and written, operation by operation if not fused.
+Bytes RooflineModel::UpdateBytes(const pb::Op& op) const {
   const Bytes fused = Total(op.in()) + 2 * Total(op.out());
-  if (op.optimizer_step().impl() != pb::FOREACH) return CopyTime(fused);
-  const Update update = UpdateOf(op.optimizer_step());
+  const pb::OptimizerStep& step = op.optimizer_step();
+  if (step.impl() == pb::FUSED || step.kind() == pb::ADAMW_8BIT) return fused;
+  const Update update = UpdateOf(step);
   const double moved =
       static_cast<double>(fused.count()) * (update.foreach_passes / update.fused_passes);
-  return CopyTime(Bytes(static_cast<int64_t>(moved))) +
-         (update.foreach_kernels - 1) * Seconds(cluster_.host().kernel_seconds());
+  return Bytes(static_cast<int64_t>(moved));
+}
+
+Seconds RooflineModel::OptimizerTime(const pb::Op& op) const {
+  const pb::OptimizerStep& step = op.optimizer_step();
+  const int more = step.impl() == pb::FOREACH ? UpdateOf(step).foreach_kernels - 1 : 0;
+  return CopyTime(UpdateBytes(op)) + more * Seconds(cluster_.host().kernel_seconds());
 }
 
 Bytes RooflineModel::Total(const google::protobuf::RepeatedField<int32_t>& buffers) const {

@@ -90,8 +90,10 @@ class FaultyBackend final : public Backend {
   const Fault fault_;
 };
 
-Status RunWith(Fault fault, int ranks = 3) {
-  const pb::Plan plan = PlanOfCase(Case(ranks)).value();
+Status RunWith(Fault fault, int ranks = 3, int replicas = 1) {
+  SmallCase c = Case(ranks);
+  c.request.replicate_size = replicas;
+  const pb::Plan plan = PlanOfCase(c).value();
   const auto weights = WeightsFromSeed(plan, 1).value();
   const auto data = SyntheticData(plan, 1).value();
   FailureFlag failure;
@@ -167,6 +169,36 @@ TEST(Failure, CollectivesInAnotherOrderAreNamed) {
   Fault fault;
   fault.on_collective = [](PreparedOp& op) { op.place = "elsewhere"; };
   EXPECT_THAT(RunWith(std::move(fault)).message(), HasSubstr("elsewhere"));
+}
+
+// Of four ranks two share a shard: the others are stopped although they are in other groups.
+TEST(Failure, ARankThatFailsBeforeAnAllReduceStopsAllGroups) {
+  EXPECT_TRUE(RunWith({}, 4, 2).ok());
+  Fault fault;
+  fault.rank = 3;
+  fault.on_collective = [](PreparedOp& op) {
+    if (std::holds_alternative<ReduceInPlace>(op.work)) throw std::runtime_error("no replicas");
+  };
+  EXPECT_THAT(RunWith(std::move(fault), 4, 2).message(), HasSubstr("no replicas"));
+}
+
+TEST(Failure, AllReducesThatDoNotMatchAreNamed) {
+  Fault fault;
+  fault.rank = 2;
+  fault.on_collective = [](PreparedOp& op) {
+    if (auto* reduce = std::get_if<ReduceInPlace>(&op.work)) reduce->numel -= 1;
+  };
+  EXPECT_THAT(RunWith(std::move(fault), 4, 2).message(),
+              testing::AllOf(HasSubstr("collective mismatch"), HasSubstr("rank 2"),
+                             HasSubstr("a mean of"), HasSubstr("for all at")));
+}
+
+TEST(Failure, FactorsThatDoNotMatchAreNamed) {
+  Fault fault;
+  fault.on_collective = [](PreparedOp& op) {
+    if (auto* reduce = std::get_if<ReduceSlices>(&op.work)) reduce->factor = 0.5;
+  };
+  EXPECT_THAT(RunWith(std::move(fault)).message(), HasSubstr("times 0.5"));
 }
 
 TEST(Failure, ARankThatLeavesIsNotWaitedFor) {

@@ -16,6 +16,7 @@ class KeepGradients : public GradientHooks {
   void ParameterGradient(int parameter, Tensor gradient, bool) override {
     gradients[parameter] = std::move(gradient);
   }
+  DType GradientDType(int, DType made, DType) const override { return made; }
   void AtEnd() override {}
   std::map<int, Tensor> gradients;
 };

@@ -140,9 +140,23 @@ constexpr std::string_view kGather = R"pb(
   ops {
     stream: 0
     unit: 0
-    in: [ 4, 7, 6 ]
-    out: [ 8, 9, 10 ]
-    keep_slice { group: 2 elems: 12 dtype: FP32 }
+    in: 4
+    out: 8
+    keep_slice { group: 2 elems: 2 dtype: FP32 }
+  }
+  ops {
+    stream: 0
+    unit: 0
+    in: 7
+    out: 9
+    keep_slice { group: 2 elems: 8 dtype: FP32 }
+  }
+  ops {
+    stream: 0
+    unit: 0
+    in: 6
+    out: 10
+    keep_slice { group: 2 elems: 2 dtype: FP32 }
   }
   ops {
     stream: 0
@@ -196,16 +210,17 @@ TEST(Moves, KeptSlicesMakeTheParametersAgain) {
   Floats gathered;
   for (const int rank : {6, 7}) {  // a pair of the second replica
     const Ops ops(kGather, rank);
-    const std::vector<Floats> kept = ops.Run(4, {{1, 2, 3, 0}, kW, {31, 32, 33, 34}});
+    const std::vector<Floats> kept = {ops.Run(4, {{1, 2, 3, 0}})[0], ops.Run(5, {kW})[0],
+                                      ops.Run(6, {{31, 32, 33, 34}})[0]};
     const int half = rank % 2;
     EXPECT_EQ(kept[0], (half == 0 ? Floats{1, 2} : Floats{3, 0}));
     EXPECT_EQ(kept[1], Floats(kW.begin() + half * 8, kW.begin() + half * 8 + 8));
     EXPECT_EQ(kept[2], (half == 0 ? Floats{31, 32} : Floats{33, 34}));
-    const Floats copied = ops.Run(5, kept)[0];
+    const Floats copied = ops.Run(7, kept)[0];
     ASSERT_EQ(copied.size(), 24u);
     gathered.insert(gathered.end(), copied.begin() + half * 12, copied.begin() + half * 12 + 12);
   }
-  EXPECT_EQ(Ops(kGather, 0).Run(7, {gathered}),
+  EXPECT_EQ(Ops(kGather, 0).Run(9, {gathered}),
             (std::vector<Floats>{{1, 2, 3, 0}, kW, {31, 32, 33, 34}}));
 }
 
@@ -298,7 +313,7 @@ TEST(Moves, ACopyInForNoGatherIsRefused) {
                   0)
                   .status()
                   .message(),
-              testing::HasSubstr("no all_gather of the segment fills buffer 3"));
+              testing::HasSubstr("no all_gather fills buffer 3"));
 }
 
 // ---- elementwise

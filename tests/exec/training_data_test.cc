@@ -46,7 +46,8 @@ TEST_P(TrainingData, EveryParameterHasAGradientAndFinalWeights) {
   ASSERT_TRUE(training.ok()) << training.status().message();
   const pb::Plan plan = Plan();
   for (const pb::Parameter& parameter : plan.parameters()) {
-    for (const char* prefix : {"gradient/", "adamw/final/", "sgd/final/", "sgd_momentum/final/"}) {
+    for (const char* prefix :
+         {"gradient/", "adamw/final/", "sgd/final/", "sgd_momentum/final/", "sgd_clipped/final/"}) {
       SCOPED_TRACE(prefix + parameter.path());
       const StoredTensor* tensor = training->Find(prefix + parameter.path());
       ASSERT_NE(tensor, nullptr);
@@ -55,15 +56,17 @@ TEST_P(TrainingData, EveryParameterHasAGradientAndFinalWeights) {
                 FormatShape({parameter.shape().begin(), parameter.shape().end()}));
     }
   }
-  // Tokens and, of each optimizer, the losses.
-  EXPECT_EQ(training->tensors().size(), static_cast<size_t>(4 * plan.parameters_size() + 1 + 3));
+  // Tokens, of each optimizer the losses, and of clipping the norms.
+  EXPECT_EQ(training->tensors().size(),
+            static_cast<size_t>(5 * plan.parameters_size() + 1 + 4 + 1));
 }
 
 // A model that knows nothing yet is about as good as a uniform guess: ln 96 = 4.56.
 TEST_P(TrainingData, LossesStartNearThoseOfAGuess) {
   const auto training = Safetensors::Open(Path("_training.safetensors"));
   ASSERT_TRUE(training.ok()) << training.status().message();
-  for (const char* name : {"adamw/losses", "sgd/losses", "sgd_momentum/losses"}) {
+  for (const char* name :
+       {"adamw/losses", "sgd/losses", "sgd_momentum/losses", "sgd_clipped/losses"}) {
     const StoredTensor* tensor = training->Find(name);
     ASSERT_NE(tensor, nullptr);
     std::array<float, 10> losses{};

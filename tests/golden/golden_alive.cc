@@ -31,23 +31,37 @@ Lines AliveDifferences(std::string_view title, const std::vector<Event>& recorde
   return {};
 }
 
-std::string MemoryInfo(const std::vector<Event>& recorded, const std::vector<Event>& planned) {
+bool IsCloseTotal(int64_t recorded, int64_t planned, const Record& plan, bool whole_model) {
+  const double share = whole_model ? 0.01 : 0.03;
+  double allowed = share * static_cast<double>(recorded);
+  if (!whole_model) allowed = std::max(allowed, static_cast<double>(plan.largest_temporary));
+  return static_cast<double>(std::abs(planned - recorded)) <= allowed;
+}
+
+TotalComparison CompareTotals(const std::vector<Event>& recorded, const std::vector<Event>& planned,
+                              const Record& plan, bool whole_model) {
+  TotalComparison result;
   size_t equal = 0;
   double worst = 0;
   size_t worst_at = 0;
   for (size_t i = 0; i < recorded.size(); ++i) {
-    const auto a = static_cast<double>(recorded[i].memory.value_or(0));
-    const auto b = static_cast<double>(planned[i].memory.value_or(0));
-    if (a == b) ++equal;
-    if (std::abs(b - a) > std::abs(worst) * a) {
-      worst = (b - a) / a;
+    const int64_t a = recorded[i].memory.value_or(0);
+    const int64_t b = planned[i].memory.value_or(0);
+    equal += a == b ? 1 : 0;
+    const double apart = static_cast<double>(b - a) / static_cast<double>(a);
+    if (std::abs(apart) > std::abs(worst)) {
+      worst = apart;
       worst_at = i;
     }
+    if (IsCloseTotal(a, b, plan, whole_model) || !result.differences.empty()) continue;
+    result.differences.push_back(
+        fmt::format("bytes alive at {}: recorded {}, planned {}", Line(recorded[i]), a, b));
   }
-  std::string text = fmt::format("bytes alive equal at {} of {} events", equal, recorded.size());
-  if (equal == recorded.size()) return text;
-  return text +
-         fmt::format(", most apart by {:+.2f} % at {}", 100 * worst, KindLine(recorded[worst_at]));
+  result.info = fmt::format("bytes alive equal at {} of {} events", equal, recorded.size());
+  if (equal == recorded.size()) return result;
+  result.info +=
+      fmt::format(", most apart by {:+.2f} % at {}", 100 * worst, KindLine(recorded[worst_at]));
+  return result;
 }
 
 }  // namespace foreshard::golden

@@ -45,21 +45,21 @@ Lines KindLines(const std::vector<Event>& events) {
 
 class RecordComparison {
  public:
-  RecordComparison(const Record& recorded, const Record& planned)
-      : recorded_(recorded), planned_(planned) {}
+  RecordComparison(const Record& recorded, const Record& planned, bool whole_model)
+      : recorded_(recorded), planned_(planned), whole_model_(whole_model) {}
 
-  Comparison Run(bool whole_model) {
+  Comparison Run() {
     Add("units", recorded_.units, planned_.units);
     for (int i = 0; i < 3; ++i) {
       if (recorded_.events[i].empty()) continue;  // not run, or as the one before
-      if (whole_model) {
+      if (whole_model_) {
         Add(fmt::format("collectives of iteration {}", i), CollectiveLines(recorded_.events[i]),
             CollectiveLines(planned_.events[i]));
       } else {
         Iteration(i);
       }
     }
-    if (whole_model) Kinds();
+    if (whole_model_) Kinds();
     Add("saved activations", recorded_.saved, planned_.saved);
     return std::move(result_);
   }
@@ -79,7 +79,7 @@ class RecordComparison {
     if (!Add(title, EventLines(recorded), EventLines(planned))) return;
     Lines alive = AliveDifferences(title, recorded, planned);
     std::move(alive.begin(), alive.end(), std::back_inserter(result_.differences));
-    if (i == 1) result_.info = MemoryInfo(recorded, planned);
+    Totals(recorded, planned);
   }
 
   void Kinds() {
@@ -87,11 +87,19 @@ class RecordComparison {
              KindLines(planned_.kinds))) {
       return;
     }
-    result_.info = MemoryInfo(recorded_.kinds, planned_.kinds);
+    Totals(recorded_.kinds, planned_.kinds);
+  }
+
+  void Totals(const std::vector<Event>& recorded, const std::vector<Event>& planned) {
+    TotalComparison totals = CompareTotals(recorded, planned, planned_, whole_model_);
+    std::move(totals.differences.begin(), totals.differences.end(),
+              std::back_inserter(result_.differences));
+    result_.info = totals.info;
   }
 
   const Record& recorded_;
   const Record& planned_;
+  const bool whole_model_;
   Comparison result_;
 };
 
@@ -115,9 +123,10 @@ Comparison Compare(const json& document, const pb::Plan& plan, const pb::Report&
   options.rank = RankOf(document);
   options.whole_model = IsEndToEnd(document);
   options.has_recycle = !document.at("torch").get<std::string>().starts_with("2.6");
+  options.has_recompute = !options.whole_model || document.at("spec").value("ac", "none") != "hf";
   const Record recorded = RecordOf(document);
   const Record planned = RecordOf(plan, options);
-  Comparison result = RecordComparison(recorded, planned).Run(options.whole_model);
+  Comparison result = RecordComparison(recorded, planned, options.whole_model).Run();
   Lines phases = PhaseDifferences(document, plan, planned, report);
   std::move(phases.begin(), phases.end(), std::back_inserter(result.differences));
   return result;

@@ -29,9 +29,19 @@ Lines PhaseDifferences(const nlohmann::json& document, const pb::Plan& plan, con
 Lines AliveDifferences(std::string_view title, const std::vector<Event>& recorded,
                        const std::vector<Event>& planned);
 
-// Total bytes at the events of both lists, which are the same: in how many they are equal, and how
-// far they are apart in the worst.
-std::string MemoryInfo(const std::vector<Event>& recorded, const std::vector<Event>& planned);
+// Whether total bytes, which include temporaries, are as close as they should be: whole models
+// within 1 %, as the traces leave out what only an allocator sees and a peak may then lie
+// elsewhere; small ones within 3 % or the largest temporary, as one too many is a large share of
+// theirs.
+bool IsCloseTotal(int64_t recorded, int64_t planned, const Record& plan, bool whole_model);
+
+// Total bytes at the events of both lists, which are the same.
+struct TotalComparison {
+  Lines differences;  // the first event where they are not close
+  std::string info;   // in how many they are equal, and how far apart the worst is
+};
+TotalComparison CompareTotals(const std::vector<Event>& recorded, const std::vector<Event>& planned,
+                              const Record& plan, bool whole_model);
 
 // The first line in which two lists differ, with a few lines around it; "" when they are equal.
 std::string FirstDifference(std::string_view title, const Lines& recorded, const Lines& planned);

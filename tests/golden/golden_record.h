@@ -38,9 +38,10 @@ struct Event {
 
 struct Record {
   Lines units;
-  std::vector<Event> events[3];  // by iteration; whole models: collectives of iteration 1
-  std::vector<Event> kinds;      // iteration 1 with kind, unit and memory alone; whole models only
-  Lines saved;                   // what is alive when the forward of iteration 1 ends
+  std::vector<Event> events[3];   // by iteration; whole models: collectives of iteration 1
+  std::vector<Event> kinds;       // iteration 1 with kind, unit and memory alone; whole models only
+  int64_t largest_temporary = 0;  // plans only
+  Lines saved;                    // what is alive when the forward of iteration 1 ends
 };
 
 // Of a recorded trace. Throws nlohmann::json::exception for a file that is not of its schema.
@@ -54,8 +55,9 @@ Record WholeRecord(const nlohmann::json& document);
 // iterations.
 struct PlanRecordOptions {
   int rank = 0;
-  bool whole_model = false;  // folds layers, and says what is resharded but not what is alive
-  bool has_recycle = true;   // traces of torch 2.6 have no "rs_recycle"
+  bool whole_model = false;   // folds layers, and says what is resharded but not what is alive
+  bool has_recycle = true;    // traces of torch 2.6 have no "rs_recycle"
+  bool has_recompute = true;  // those of transformers' own checkpoints have no "recompute"
 };
 Record RecordOf(const pb::Plan& plan, const PlanRecordOptions& options);
 

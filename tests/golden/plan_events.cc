@@ -153,7 +153,7 @@ class EventWalk {
 
   void Step(const pb::Op& op, int micro_batch) {
     Event event = KindOf(plan_, op);
-    if (recompute_.Enters(op)) event.kind = "recompute";
+    if (recompute_.Enters(op) && options_.has_recompute) event.kind = "recompute";
     Snapshot then;
     if (!event.kind.empty()) then = event.kind == next_ ? before_ : alive_.now();
     const std::string next = NextEvent(plan_, op);
@@ -212,7 +212,8 @@ class EventWalk {
       if (op.has_local_gather()) last.elems_out = last.elems_in += event.elems_in;
       return true;
     }
-    if (op.has_reshard()) return last.kind == "reshard" && last.how == "post_forward";
+    // A trace tells of a unit, the plan of each of its parameters.
+    if (op.has_keep_slice()) return last.kind == "reshard" && last.how == "post_forward";
     if (!op.has_grad_finalize() || last.kind != "grad_finalize") return false;
     last.dtype = event.dtype;
     last.how = event.how;

@@ -122,6 +122,10 @@ Record RecordOf(const pb::Plan& plan, const PlanRecordOptions& options) {
   record.events[0] = events[0];
   record.events[1] = record.events[2] = events[1];
   if (options.whole_model) record.kinds = events[1];
+  for (const pb::Buffer& buffer : plan.buffers()) {
+    if (buffer.category() != pb::TEMP) continue;
+    record.largest_temporary = std::max(record.largest_temporary, buffer.bytes());
+  }
   record.saved = Saved(plan, options.whole_model);
   return record;
 }

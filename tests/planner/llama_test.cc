@@ -203,7 +203,7 @@ TEST(Llama, RotaryTablesLiveOnTheDevice) {
 
 TEST(Llama, LayerForwardRebindsNamesAsTheSourceDoes) {
   const pb::Module layer = Layer0(Build(Tiny()));
-  EXPECT_THAT(layer.inputs(), ElementsAre("hidden_states", "cos", "sin"));
+  EXPECT_THAT(layer.inputs(), ElementsAre("hidden_states", "position_ids", "cos", "sin"));
   EXPECT_EQ(layer.lifetime(), pb::PYTHON_LOCALS);
   EXPECT_THAT(
       Forward(layer),
@@ -250,8 +250,8 @@ TEST(Llama, RootCallsTheDecoderAndTheHead) {
       Forward(Child(model.root(), "model")),
       ElementsAre("embed_tokens(input_ids -> inputs_embeds)", "POSITIONS( -> position_ids)",
                   "ALIAS(inputs_embeds -> hidden_states)", "rotary_emb(position_ids -> cos sin)",
-                  "layers.0(hidden_states, cos, sin -> hidden_states)",
-                  "layers.1(hidden_states, cos, sin -> hidden_states)",
+                  "layers.0(hidden_states, position_ids, cos, sin -> hidden_states)",
+                  "layers.1(hidden_states, position_ids, cos, sin -> hidden_states)",
                   "norm(hidden_states -> hidden_states)"));
 }
 

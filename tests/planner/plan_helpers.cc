@@ -1,5 +1,6 @@
 #include "tests/planner/plan_helpers.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,6 +81,30 @@ std::vector<pb::ReduceScatter> Reductions(const pb::Plan& plan, const std::strin
     }
   }
   return found;
+}
+
+void ForEachStepOp(const pb::Plan& plan, const std::function<void(const pb::Op&, int)>& visit) {
+  if (plan.programs().empty()) return;
+  for (const pb::SegmentUse& use : plan.programs(plan.programs_size() - 1).uses()) {
+    for (int i = 0; i < use.repeat(); ++i) {
+      for (const pb::Op& op : plan.segments(use.segment()).ops()) visit(op, op.micro_batch() + i);
+    }
+  }
+}
+
+std::vector<std::string> StepCollectives(const pb::Plan& plan, int micro_batch, pb::Phase phase) {
+  std::vector<std::string> names;
+  ForEachStepOp(plan, [&](const pb::Op& op, int of) {
+    if (of != micro_batch || op.phase() != phase) return;
+    const char* kind = op.has_all_gather()       ? "AG"
+                       : op.has_reduce_scatter() ? "RS"
+                       : op.has_all_reduce()     ? "AR"
+                                                 : nullptr;
+    if (!kind) return;
+    names.push_back(op.has_unit() ? fmt::format("{} {}", kind, plan.units(op.unit()).name())
+                                  : kind);
+  });
+  return names;
 }
 
 void WalkPlan(const pb::Plan& plan, const std::function<void(const Moment&)>& issued) {

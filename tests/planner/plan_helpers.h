@@ -29,6 +29,14 @@ std::vector<std::string> Collectives(const pb::Plan& plan, pb::Phase phase);
 std::vector<pb::AllGather> Gathers(const pb::Plan& plan, const std::string& unit);
 std::vector<pb::ReduceScatter> Reductions(const pb::Plan& plan, const std::string& unit);
 
+// Every op of the steady step with the micro-batch it is issued in.
+void ForEachStepOp(const pb::Plan& plan,
+                   const std::function<void(const pb::Op&, int micro_batch)>& visit);
+
+// The collectives of one micro-batch of the steady step in a phase, in issue order: as
+// Collectives(), and "AR layers.0" over replicas, "AR" of what belongs to no unit.
+std::vector<std::string> StepCollectives(const pb::Plan& plan, int micro_batch, pb::Phase phase);
+
 // Lives of buffers, op by op as the plan lists them.
 struct Moment {
   const std::string* program = nullptr;

@@ -85,5 +85,24 @@ TEST(StepMeter, StepsAreMeasuredFromEndToEnd) {
   EXPECT_EQ(steps[2].host_busy, SimTime(2)) << "though it was issued long before";
 }
 
+TEST(StepMeter, ClippingAndTheHostsWorkHaveTheirTimeInThePhases) {
+  // Compute 0 to 4 and 4 to 7, then the host's stream to 12.
+  sim::TinyPlan plan(2, 0);
+  plan.Add({.stream = 0, .device = 4, .phase = pb::BACKWARD});
+  plan.Add({.stream = 0, .device = 3, .phase = pb::CLIP});
+  plan.Add({.stream = 1, .device = 5, .waits = {1}, .phase = pb::OPTIMIZER});
+  plan.AddProgram({{0, 1}});
+  run::Program program = plan.Compiled();
+  program.is_host_stream[1] = true;
+  run::StepMeter meter(program);
+  run::Listener* const listeners[] = {&meter};
+  sim::Engine(program, listeners).Run(std::vector<run::ProgramId>{run::ProgramId{0}});
+  const run::StepTime step = meter.steps()[0];
+  EXPECT_EQ(step.compute_busy, SimTime(7));
+  EXPECT_EQ(step.phases[pb::BACKWARD], SimTime(4));
+  EXPECT_EQ(step.phases[pb::CLIP], SimTime(3));
+  EXPECT_EQ(step.phases[pb::OPTIMIZER], SimTime(5));
+}
+
 }  // namespace
 }  // namespace foreshard::run

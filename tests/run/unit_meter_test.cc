@@ -7,6 +7,7 @@
 
 #include "proto/run/step_meter.h"
 #include "sim/engine.h"
+#include "tests/testing/parse.h"
 #include "tests/testing/tiny_plan.h"
 
 namespace foreshard::run {
@@ -109,6 +110,40 @@ TEST(UnitMeter, ParametersThatOutliveAStepAreCutAtItsEnd) {
   EXPECT_EQ(kept, 0);
   EXPECT_EQ(units[0][1].resident, SimTime(5));
   EXPECT_EQ(units[1][1].resident, SimTime(5));
+}
+
+TEST(UnitMeter, AllReducesAreApartFromReductions) {
+  // Unit 0 reduces over its shards 0 to 5 and over the replicas 5 to 9; unit 1's norms are
+  // nobody's.
+  const auto op = [](const char* text) { return ParseOrDie<pb::Op>(text); };
+  pb::Plan plan = ParseOrDie<pb::Plan>(R"pb(
+    units { name: "a" }
+    streams { name: "reduce" role: REDUCE }
+    groups { size: 2 stride: 1 }
+    groups { size: 2 stride: 2 }
+    segments { name: "step" }
+    programs {
+      name: "first"
+      uses { segment: 0 repeat: 1 }
+    }
+  )pb");
+  pb::Segment& step = *plan.mutable_segments(0);
+  *step.add_ops() = op("stream: 0 unit: 0 phase: BACKWARD reduce_scatter { group: 0 }");
+  *step.add_ops() = op("stream: 0 unit: 0 phase: BACKWARD all_reduce { group: 1 }");
+  *step.add_ops() = op("stream: 0 phase: CLIP all_reduce { group: 0 }");
+  run::Program program = run::Flatten(plan);
+  for (const auto& [position, time] : {std::pair(0, 5), std::pair(1, 4), std::pair(2, 1)}) {
+    program.ops[static_cast<size_t>(position)].device = SimTime(time);
+  }
+  run::UnitMeter meter(plan, program);
+  run::Listener* const listeners[] = {&meter};
+  sim::Engine(program, listeners).Run(std::vector<run::ProgramId>{run::ProgramId{0}});
+  const run::UnitTime unit = meter.steps()[0][0];
+  EXPECT_EQ(unit.reduce.count, 1);
+  EXPECT_EQ(unit.reduce.running, SimTime(5));
+  EXPECT_EQ(unit.all_reduce.count, 1);
+  EXPECT_EQ(unit.all_reduce.running, SimTime(4));
+  EXPECT_EQ(unit.all_reduce.exposed, SimTime(4));
 }
 
 }  // namespace

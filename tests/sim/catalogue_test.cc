@@ -115,6 +115,10 @@ TEST(CheckCluster, NamesTheFieldThatIsWrong) {
       {[](auto& c) { c.mutable_network()->set_efficiency(2); }, "network.efficiency is 2"},
       {[](auto& c) { c.mutable_host()->set_launch_seconds(NAN); }, "host.launch_seconds is nan"},
       {[](auto& c) { c.mutable_host()->set_kernel_seconds(2); }, "host.kernel_seconds is 2"},
+      {[](auto& c) { c.mutable_host()->set_copy_bytes_per_second(-1); },
+       "host.copy_bytes_per_second is -1"},
+      {[](auto& c) { c.mutable_host()->set_memory_bytes_per_second(NAN); },
+       "host.memory_bytes_per_second is nan"},
       {[](auto& c) { c.set_nodes(0); }, "nodes is 0"},
   };
   for (const Case& c : cases) {
@@ -124,6 +128,14 @@ TEST(CheckCluster, NamesTheFieldThatIsWrong) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidInput) << c.message;
     EXPECT_THAT(status.message(), HasSubstr(c.message));
   }
+}
+
+// Plans that leave the host's memory alone do without.
+TEST(CheckCluster, RatesOfTheHostMayBeUnknown) {
+  pb::Cluster cluster = LoadCluster("dgx-h100").value();
+  cluster.mutable_host()->clear_copy_bytes_per_second();
+  cluster.mutable_host()->clear_memory_bytes_per_second();
+  EXPECT_TRUE(CheckCluster(cluster).ok());
 }
 
 TEST(CheckCluster, ASingleNodeNeedsNoNetwork) {

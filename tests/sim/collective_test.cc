@@ -110,6 +110,23 @@ TEST(RingTime, OneRankOrNoBytesCostNothing) {
   EXPECT_EQ(RingTime(RingOf(MakeGroup(8), 8, RoundCluster()), Bytes(0)), Seconds(0));
 }
 
+TEST(AllReduceTime, GoesAroundTwiceButBeginsOnce) {
+  // 100 + 2 * (7 + 7/8 * 64 / 8)
+  EXPECT_DOUBLE_EQ(AllReduceTime(RingOf(MakeGroup(8), 8, RoundCluster()), Bytes(64)).count(), 128);
+  EXPECT_EQ(AllReduceTime(RingOf(MakeGroup(1), 8, RoundCluster()), Bytes(64)), Seconds(0));
+  EXPECT_EQ(AllReduceTime(RingOf(MakeGroup(8), 8, RoundCluster()), Bytes(0)), Seconds(0));
+}
+
+TEST(AllReduceTime, ReplicasOfWholeNodesMeetOverTheNetwork) {
+  // Two nodes of 8 shards: one rank of each node in each of 8 groups, as above.
+  // 100 + 2 * (10 + 1/2 * 4 / 0.25)
+  const Ring ring = RingOf(MakeGroup(2, 8), 16, RoundCluster());
+  EXPECT_DOUBLE_EQ(AllReduceTime(ring, Bytes(4)).count(), 136);
+  // Replicas within a node: 2 of 4 shards each. 100 + 2 * (1 + 1/2 * 64 / 8)
+  EXPECT_DOUBLE_EQ(AllReduceTime(RingOf(MakeGroup(2, 4), 8, RoundCluster()), Bytes(64)).count(),
+                   110);
+}
+
 // Reduce-scatter on 8 H100 as published (NVIDIA/nccl issue 1047): MiB and microseconds. Two
 // constants fit all sizes within a few per cent.
 TEST(RingTime, H100CatalogueReproducesPublishedReduceScatters) {

@@ -11,6 +11,7 @@ namespace {
 
 // bf16 100 FLOP/s at 0.5 (attention 0.25), fp32 10 FLOP/s, memory 8 B/s at 0.5; a kernel costs
 // 0.125 s, its launch 0.25 s, a collective 0.5 s on the host. Rings: 2 s base, no steps, 16 B/s.
+// Copies to or from the host 4 B/s, its memory 2 B/s.
 pb::Cluster RoundCluster() {
   return ParseOrDie<pb::Cluster>(R"pb(
     gpu {
@@ -25,6 +26,8 @@ pb::Cluster RoundCluster() {
       launch_seconds: 0.25
       collective_seconds: 0.5
       collective_base_seconds: 2
+      copy_bytes_per_second: 4
+      memory_bytes_per_second: 2
     }
   )pb");
 }
@@ -32,6 +35,8 @@ pb::Cluster RoundCluster() {
 struct Fixture {
   pb::Plan plan = ParseOrDie<pb::Plan>(R"pb(
     mesh { world_size: 4 }
+    streams { name: "compute" role: COMPUTE }
+    streams { name: "host" role: HOST }
     groups { size: 4 stride: 1 }
     groups { size: 1 stride: 1 }
     kernels {
@@ -41,6 +46,9 @@ struct Fixture {
       bytes: 4
       matmul: true
     }
+    parameters {}
+    parameters {}
+    parameters { frozen: true }
     buffers { bytes: 8 }
     buffers { bytes: 16 }
     buffers { bytes: 32 }
@@ -184,6 +192,74 @@ TEST(Roofline, EveryKindOfOpHasItsPrice) {
     const OpCost cost = Price(c.op);
     EXPECT_DOUBLE_EQ(cost.host.count(), c.host) << c.op;
     EXPECT_DOUBLE_EQ(cost.device.count(), c.device) << c.op;
+  }
+}
+
+TEST(Roofline, AnAllReduceGoesTwiceAroundTheRing) {
+  // 2 + 2 * 3/4 * 64 / 16
+  const OpCost cost = Price("stream: 0 all_reduce { group: 0 elems: 16 dtype: FP32 }");
+  EXPECT_DOUBLE_EQ(cost.device.count(), 8);
+  EXPECT_DOUBLE_EQ(cost.host.count(), 0.5);
+}
+
+TEST(Roofline, CopiesBetweenDeviceAndHostRunAtTheLinksRate) {
+  // 6 / 4, and only the parameter's part of a larger buffer.
+  for (const char* op : {"stream: 0 in: 0 out: 0 copy_to_device { elems: 3 dtype: BF16 }",
+                         "stream: 0 in: 2 out: 0 copy_to_host { elems: 3 dtype: BF16 }"}) {
+    EXPECT_DOUBLE_EQ(Price(op).device.count(), 1.5 + 0.125) << op;
+    EXPECT_DOUBLE_EQ(Price(op).host.count(), 0.25) << op;
+  }
+}
+
+TEST(Roofline, WhatReordersOrAddsMovesItsBuffersThroughMemory) {
+  // (32 + 32) / 4
+  EXPECT_DOUBLE_EQ(Price("stream: 0 in: 2 out: 2 divide { divisor: 2 }").device.count(), 16.125);
+  EXPECT_DOUBLE_EQ(Price("stream: 0 in: 2 out: 2 join_shards {}").device.count(), 16.125);
+  // (16 + 16 + 16) / 4: both are read, one is written.
+  EXPECT_DOUBLE_EQ(Price("stream: 0 in: [ 1, 1 ] out: 1 add_reduced {}").device.count(), 12.125);
+  EXPECT_DOUBLE_EQ(
+      Price("stream: 0 in: [ 1, 1 ] out: 1 grad_finalize { from: FP32 to: FP32 accumulate: true }")
+          .device.count(),
+      12.125);
+}
+
+TEST(Roofline, TheHostWorksAsFastAsItsMemory) {
+  // 8 bytes of gradients read, 16 of shards read and written: 40 / 2.
+  const OpCost cost =
+      Price("stream: 1 in: 0 out: 1 optimizer_step { kind: ADAMW impl: FUSED learning_rate: 1 }");
+  EXPECT_DOUBLE_EQ(cost.device.count(), 20);
+  // Operation by operation 18 passes over the parameters instead of 7.
+  EXPECT_NEAR(
+      Price("stream: 1 in: 0 out: 1 optimizer_step { kind: ADAMW impl: FOREACH }").device.count(),
+      20 * 18.0 / 7, 0.5);  // whole bytes
+  EXPECT_DOUBLE_EQ(
+      Price("stream: 1 in: [ 1, 1 ] out: 1 grad_finalize { from: FP32 to: FP32 accumulate: true }")
+          .device.count(),
+      24);
+  EXPECT_EQ(Price("stream: 1 stream_wait { on: 0 }").device, Seconds(0));
+}
+
+// Two trainable parameters: everything that foreach does once is done twice, and the host issues
+// each kernel.
+TEST(Roofline, ALoopLaunchesKernelsForEveryParameter) {
+  struct Case {
+    std::string_view op;
+    double kernels, bytes;
+  };
+  const Case cases[] = {
+      // 18 passes instead of 7 (104 bytes -> 267), seven kernels
+      {"stream: 0 optimizer_step { impl: LOOP } in: 0 out: [ 1, 2 ]", 2 * 7, 267},
+      {"stream: 0 optimizer_step { kind: SGD impl: LOOP } in: 0 out: 1", 2 * 1, 40},
+      // compiled
+      {"stream: 0 optimizer_step { kind: ADAMW_8BIT impl: LOOP } in: 0 out: [ 1, 2 ]", 2, 104},
+      {"stream: 0 clip_norms { loop: true } in: 1 out: 0", 2, 24},
+      {"stream: 0 clip_scale { loop: true max_norm: 1 } in: 1 out: 1", 2, 32},
+      {"stream: 0 clip_norms {} in: 1 out: 0", 1, 24},
+  };
+  for (const Case& c : cases) {
+    const OpCost cost = Price(c.op);
+    EXPECT_DOUBLE_EQ(cost.host.count(), 0.25 * c.kernels) << c.op;
+    EXPECT_DOUBLE_EQ(cost.device.count(), c.bytes / 4 + 0.125 * c.kernels) << c.op;
   }
 }
 

@@ -330,6 +330,23 @@ TEST(Simulate, MicroBatchesOfRepeatedSegmentsCount) {
   EXPECT_EQ(report.collectives(0).count(), 6);
 }
 
+TEST(Simulate, AClusterThatDoesNotKnowItsHostIsRefusedForPlansThatUseIt) {
+  auto plan = ParseOrDie<pb::Plan>(kTwoUnitPlan);
+  plan.mutable_buffers(0)->set_host(true);
+  auto cluster = ParseOrDie<pb::Cluster>(kRoundCluster);
+  cluster.mutable_host()->set_memory_bytes_per_second(1e12);
+  const auto report = Simulate(plan, cluster);
+  EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(report.status().message(),
+              testing::HasSubstr("cluster round does not say host.copy_bytes_per_second"));
+  cluster.mutable_host()->set_copy_bytes_per_second(1e12);
+  cluster.mutable_host()->clear_memory_bytes_per_second();
+  EXPECT_THAT(Simulate(plan, cluster).status().message(),
+              testing::HasSubstr("does not say host.memory_bytes_per_second"));
+  cluster.mutable_host()->set_memory_bytes_per_second(1e12);
+  EXPECT_TRUE(Simulate(plan, cluster).ok());
+}
+
 TEST(Simulate, AClusterSmallerThanTheWorldIsRefused) {
   auto plan = ParseOrDie<pb::Plan>(kTwoUnitPlan);
   plan.mutable_mesh()->set_world_size(16);

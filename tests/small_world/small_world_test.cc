@@ -41,7 +41,7 @@ TEST(SmallWorld, EveryPlanPassesCheckPlan) {
       continue;
     }
     const Status status = CheckPlan(*plan);
-    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message();
+    EXPECT_TRUE(status.ok()) << c.name << ": " << status.message();
     ++accepted;
   }
   fmt::print("{} plans, {} combinations that the planner refuses\n", accepted, refused);

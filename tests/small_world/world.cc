@@ -37,6 +37,15 @@ Move Batches(const char* text, int count, std::function<void(MicroBatchRequest&)
           }};
 }
 
+// Blocks that run again, in some way.
+Move Checkpoint(const char* text, std::function<void(CheckpointRequest&)> change) {
+  return {"checkpoint", text, [change = std::move(change)](SmallCase& c) {
+            c.request.checkpoint = {};
+            c.request.checkpoint.policy = "block";
+            change(c.request.checkpoint);
+          }};
+}
+
 const std::vector<Move>& Moves() {
   using R = PlanRequest;
   static const std::vector<Move> moves = {
@@ -63,6 +72,13 @@ const std::vector<Move>& Moves() {
       Set("shard-dim", "attention", &R::shard_placements,
           std::vector<ShardPlacementRequest>{{"*attn*", 1, 2}}),
       Set("reduce-buffers", "2", &R::reduce_input_buffers, 2),
+      Set("offload", "true", &R::cpu_offload, true),
+      Checkpoint("block", [](CheckpointRequest& r) { r.policy = "block"; }),
+      Checkpoint("every:2", [](CheckpointRequest& r) { r.policy = "every:2"; }),
+      Checkpoint("outside", [](CheckpointRequest& r) { r.outside_unit = true; }),
+      Checkpoint("reentrant", [](CheckpointRequest& r) { r.reentrant = true; }),
+      Checkpoint("whole", [](CheckpointRequest& r) { r.early_stop = false; }),
+      Checkpoint("matmuls", [](CheckpointRequest& r) { r.save_ops = {"aten.mm.default"}; }),
       Set("divide", "1", &R::gradient_divide_factor, 1.0),
       Set("divide", "3", &R::gradient_divide_factor, 3.0),
       Set("force-sum", "true", &R::force_sum_reduction, true),
@@ -89,6 +105,10 @@ const std::vector<Move>& Moves() {
            [](SmallCase& c) { c.request.optimizer = "sgd", c.request.momentum = 0.9; }},
       Set("decay", "0.1", &R::weight_decay, 0.1),
       Set("impl", "foreach", &R::optimizer_impl, "foreach"),
+      Set("impl", "loop", &R::optimizer_impl, "loop"),
+      Set("optimizer", "adamw8bit", &R::optimizer, "adamw8bit"),
+      Set("state", "bf16", &R::state_dtype, DType::kBf16),
+      Set("clip", "1", &R::clip, ClipRequest{}),
       Set("loss", "cross_entropy", &R::loss, "cross_entropy"),
       Set("loss", "sum_fp32", &R::loss, "sum_fp32"),
       Set("loss", "in-model", &R::loss, "cross_entropy_in_model"),

@@ -151,8 +151,7 @@ void OneRankReference::Collect(const pb::Op& op, int rank) {
     if (plan_.parameters(p).frozen()) continue;
     const auto from = static_cast<DType>(op.reduce_copy_in().from(next));
     const std::span<std::byte> bytes = runner_.bytes(op.in(next++));
-    sums_.at(p).Add(rank,
-                    Floats(Cast({bytes.begin(), bytes.end()}, from, rules_.reduce), rules_.reduce));
+    sums_.at(p).Add(rank, Floats({bytes.begin(), bytes.end()}, from), from);
   }
 }
 

@@ -38,6 +38,10 @@ ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
   rules.micro_batches = request.micro_batches.count;
   rules.reduce_in_last_only = !request.micro_batches.reduce;
   rules.all_reduce_in_last_only = !request.micro_batches.all_reduce;
+  // The latest version leaves them to autograd and only asks it for a larger type.
+  rules.adds_as_made =
+      request.torch == "2.15" &&
+      SizeOf(reduce) <= SizeOf(request.param_dtype.value_or(request.original_dtype));
   rules.reduce = reduce;
   rules.original = request.original_dtype;
   const std::optional<double>& asked = request.gradient_divide_factor;
@@ -46,7 +50,9 @@ ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
   rules.is_mean_of_replicas = false;
   rules.is_mean_of_shards = false;
   const double factor = asked.value_or(request.world_size);
-  if (rules.shards == 1 && asked) rules.divisor_between = static_cast<float>(factor);
+  // Since 2.14 a shard group of one rank copies and divides where others reduce.
+  const bool copies = rules.shards == 1 && request.torch != "2.6";
+  if (copies && asked) rules.divisor_between = static_cast<float>(factor);
   if (overflows) {
     // About the square root before and the rest after, so that neither sum nor parts leave fp16.
     double before = 1;
@@ -57,20 +63,25 @@ ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
     rules.divisor_after = static_cast<float>(factor);
   } else if (factor == rules.shards) {
     rules.is_mean_of_shards = true;
-  } else if (rules.shards > 1) {
+  } else if (!copies) {
     rules.factor = static_cast<float>(1 / factor);
   }
   return rules;
 }
 
-void ReducedGradient::Add(int rank, Floats gradient) {
-  ranks_[rank] = Accumulate(std::move(ranks_[rank]), std::move(gradient), rules_.reduce);
+void ReducedGradient::Add(int rank, Floats gradient, DType made) {
+  const DType dtype = rules_.adds_as_made ? made : rules_.reduce;
+  if (ranks_[rank].empty()) Round(gradient, dtype);
+  ranks_[rank] = Accumulate(std::move(ranks_[rank]), std::move(gradient), dtype);
 }
 
 void ReducedGradient::EndMicroBatch(int micro_batch) {
   const bool is_last = micro_batch + 1 == rules_.micro_batches;
   if (rules_.reduce_in_last_only && !is_last) return;
-  for (Floats& rank : ranks_) Divide(rank, rules_.divisor_before, rules_.reduce);
+  for (Floats& rank : ranks_) {
+    Round(rank, rules_.reduce);
+    Divide(rank, rules_.divisor_before, rules_.reduce);
+  }
   for (int r = 0; r < rules_.replicas; ++r) {
     Floats sum = SumOfShards(r);
     Divide(sum, rules_.divisor_between, rules_.reduce);

@@ -2,11 +2,11 @@
 // shards: the arithmetic of every kind of reduction that can be asked for, written once
 // more and in one place.
 //
-// A rank's gradient is rounded to the reduce dtype and, with gradients that are reduced in the last
-// micro-batch only, added to those of the micro-batches before. It is divided by a factor (fp16),
-// then the ranks of each replica are added in fp32 from the first upwards, each times another
-// factor (a custom one), and divided by their number for a mean. Replicas are added likewise. Every
-// result is rounded to the reduce dtype, the last one to that of the parameter.
+// A rank's gradients that are reduced in the last micro-batch only are added up before, in the
+// reduce dtype or as autograd makes them. A gradient is rounded to the reduce dtype. It is divided
+// by a factor (fp16), then the ranks of each replica are added in fp32 from the first upwards, each
+// times another factor (a custom one), and divided by their number for a mean. Replicas are added
+// likewise. Every result is rounded to the reduce dtype, the last one to that of the parameter.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,7 @@ struct ReductionRules {
   int replicas = 1;
   int micro_batches = 1;
   bool reduce_in_last_only = false;
+  bool adds_as_made = false;
   bool all_reduce_in_last_only = false;
   float divisor_before = 1;
   float divisor_between = 1;  // shards and replicas
@@ -42,8 +43,9 @@ class ReducedGradient {
   explicit ReducedGradient(const ReductionRules& rules)
       : rules_(rules), ranks_(rules.shards * rules.replicas), partial_(rules.replicas) {}
 
-  // Of the next micro-batch of one rank, already in the reduce dtype; ranks take turns from 0 on.
-  void Add(int rank, std::vector<float> gradient);
+  // Of the next micro-batch of one rank, which autograd has made in `made`; ranks take turns from 0
+  // on.
+  void Add(int rank, std::vector<float> gradient, DType made);
   // All ranks have added those of a micro-batch.
   void EndMicroBatch(int micro_batch);
   // In the parameter's dtype, after the last.

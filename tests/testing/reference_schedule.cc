@@ -69,10 +69,15 @@ class Constraints {
       if (!op(earlier).has_stream()) continue;
       const auto& on = op(i).stream_wait().on();
       const bool awaited = std::find(on.begin(), on.end(), op(earlier).stream()) != on.end();
-      const bool same_group = op(i).has_all_gather() && op(earlier).has_all_gather() &&
-                              op(i).all_gather().group() == op(earlier).all_gather().group();
+      const bool same_group = GroupOf(op(i)) >= 0 && GroupOf(op(i)) == GroupOf(op(earlier));
       if (op(earlier).stream() == op(i).stream() || awaited || same_group) After(i, earlier);
     }
+  }
+
+  static int GroupOf(const pb::Op& op) {
+    if (op.has_all_gather()) return op.all_gather().group();
+    if (op.has_reduce_scatter()) return op.reduce_scatter().group();
+    return op.has_all_reduce() ? op.all_reduce().group() : -1;
   }
 
   void After(int i, int earlier) {

@@ -140,6 +140,27 @@ TEST(Textbook, DifferencesSumWithoutMixedPrecisionAndWithoutAnOptimizer) {
   }
 }
 
+// dim 64 on two ranks: w1 and w2 of both blocks have 8192 elements each, all else keeps fp32.
+TEST(Textbook, MomentsInEightBitsAndInAnotherDType) {
+  const pb::Model tree = TreeModel({.blocks = 2, .dim = 64, .vocab = 50});
+  PlanRequest request = Request(2);
+  request.state_dtype = DType::kBf16;
+  pb::Plan plan = PlanOf(tree, request);
+  ExpectSums(plan);
+  const int64_t parameters = plan.header().parameter_count();
+  EXPECT_EQ(Terms(TextbookOf(plan)).at("moments of the optimizer in another dtype, one or none"),
+            (4 - 8) * parameters / 2);
+  request.state_dtype.reset();
+  request.optimizer = "adamw8bit";
+  plan = PlanOf(tree, request);
+  ExpectSums(plan);
+  const int64_t small = parameters / 2 - 4 * 8192;  // of a rank, kept in fp32: 8 bytes, not 2
+  const int64_t beside = 4 * 2 * (8192 / 256 * 4 + 1024) + small * (8 - 2);
+  const auto terms = Terms(TextbookOf(plan));
+  EXPECT_EQ(terms.at("8-bit moments: their scales and tables, and small tensors in full"), beside);
+  EXPECT_EQ(terms.at("step counters of the optimizer"), 4 * int64_t{plan.parameters_size()});
+}
+
 TEST(Textbook, DifferencesSumForLlama) {
   const pb::Model model = LoadModel("tiny-llama-1.1b").value();
   for (const char* wrap : {"block", "titan", "every:4", "whole"}) {

@@ -24,6 +24,9 @@ int64_t CollectiveBytes(const pb::Op& op) {
   if (op.has_all_gather()) {
     return op.all_gather().elems_out() * SizeOf(static_cast<DType>(op.all_gather().dtype()));
   }
+  if (op.has_all_reduce()) {
+    return op.all_reduce().elems() * SizeOf(static_cast<DType>(op.all_reduce().dtype()));
+  }
   if (!op.has_reduce_scatter()) return 0;
   return op.reduce_scatter().elems_in() * SizeOf(static_cast<DType>(op.reduce_scatter().dtype()));
 }
@@ -52,7 +55,7 @@ void Timeline::AddCounters() {
   total_.track = trace_.AddByteCounter("memory: total");
   for (const pb::Buffer& buffer : plan_.buffers()) {
     category_.push_back(buffer.category());
-    categories_[buffer.category()];
+    if (!buffer.host()) categories_[buffer.category()];
   }
   for (const pb::Segment& segment : plan_.segments()) {
     for (const pb::Op& op : segment.ops()) {
@@ -163,6 +166,7 @@ void Timeline::StepEnded(int32_t step, SimTime at) {
 
 // Changes of one moment are written together, but for its highest point, which is kept.
 void Timeline::Change(int buffer, int sign, SimTime at) {
+  if (plan_.buffers(buffer).host()) return;
   if (at != counted_at_ || (sign < 0 && !falling_)) FlushCounters();
   counted_at_ = at;
   falling_ = sign < 0;

@@ -24,11 +24,12 @@ constexpr double kLargestShare = 10;
 
 std::string UnitValue(const Json& unit) {
   const auto at = [&](const char* key) { return unit.at(key).get<int64_t>(); };
-  return fmt::format("{} parameters, {} gathered {} time{}, {} in flight, {} exposed",
-                     FormatCount(at("parameters")), FormatBytes(Bytes(at("gather_bytes"))),
-                     at("gathers"), at("gathers") == 1 ? "" : "s",
-                     TimeText(at("gather_ps") + at("reduce_ps")),
-                     TimeText(at("exposed_gather_ps") + at("exposed_reduce_ps")));
+  return fmt::format(
+      "{} parameters, {} gathered {} time{}, {} in flight, {} exposed",
+      FormatCount(at("parameters")), FormatBytes(Bytes(at("gather_bytes"))), at("gathers"),
+      at("gathers") == 1 ? "" : "s",
+      TimeText(at("gather_ps") + at("reduce_ps") + at("all_reduce_ps")),
+      TimeText(at("exposed_gather_ps") + at("exposed_reduce_ps") + at("exposed_all_reduce_ps")));
 }
 
 std::string Value(FigureKind kind, const Json& value) {

@@ -77,9 +77,9 @@ std::string Course(const pb::Report& report, const Style& style) {
   for (const pb::PhaseMemory& phase : report.phases()) {
     const bool here = phase.program() == at.program() && phase.phase() == at.phase() &&
                       phase.peak_bytes() == report.peak().bytes();
-    table.AddRow({phase.program(), PhaseName(phase.phase()), style.Number(phase.start_bytes()),
-                  style.Number(phase.peak_bytes()), style.Number(phase.end_bytes()),
-                  here ? "<- the peak" : ""});
+    table.AddRow({phase.program(), PhaseName(phase.phase(), phase.micro_batch()),
+                  style.Number(phase.start_bytes()), style.Number(phase.peak_bytes()),
+                  style.Number(phase.end_bytes()), here ? "<- the peak" : ""});
   }
   return report.phases().empty()
              ? ""

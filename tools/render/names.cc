@@ -36,6 +36,10 @@ std::string CategoryName(pb::Category category) {
       return "reduce-scatter input";
     case pb::RS_OUTPUT:
       return "reduce-scatter output";
+    case pb::RECOMPUTE:
+      return "recomputed activation";
+    case pb::POST_FORWARD_SHARD:
+      return "shard kept after forward";
     default:
       return Words(pb::Category_Name(category));
   }
@@ -43,6 +47,10 @@ std::string CategoryName(pb::Category category) {
 
 std::string PhaseName(pb::Phase phase) {
   return phase == pb::PHASE_UNSPECIFIED ? "-" : Words(pb::Phase_Name(phase));
+}
+
+std::string PhaseName(pb::Phase phase, int micro_batch) {
+  return PhaseName(phase) + (micro_batch > 0 ? " " + std::to_string(micro_batch) : "");
 }
 
 std::string ReasonName(pb::AllGather::Reason reason) {
@@ -53,6 +61,10 @@ std::string ReasonName(pb::AllGather::Reason reason) {
       return "backward";
     case pb::AllGather::PREFETCH_BACKWARD_IMPLICIT:
       return "prefetch in backward";
+    case pb::AllGather::PREFETCH_FORWARD_EXPLICIT:
+      return "asked-for prefetch in forward";
+    case pb::AllGather::PREFETCH_BACKWARD_EXPLICIT:
+      return "asked-for prefetch in backward";
     default:
       return "-";
   }

@@ -34,12 +34,16 @@ std::string HeadlineText(const pb::Report& report, const Style& style) {
                           s.cluster(), nodes.empty() ? "" : ", ", nodes, source, rank),
               "", style.width);
   const std::string& asked = s.reshard_after_forward();
-  text += Wrapped(fmt::format("{} parameters in {} unit{} (wrap {}{}), micro-batch {} x {} tokens",
-                              FormatCount(s.parameters()), s.units(), s.units() == 1 ? "" : "s",
-                              s.wrap_policy().empty() ? "-" : s.wrap_policy(),
-                              asked.empty() ? "" : ", reshard after forward " + asked,
-                              s.micro_batch(), s.seq()),
-                  "", style.width);
+  const std::string times = s.micro_batches() > 1 ? fmt::format("{} x ", s.micro_batches()) : "";
+  const std::string replicas =
+      s.replicate_size() > 1 ? fmt::format(", {} replicas", s.replicate_size()) : "";
+  text +=
+      Wrapped(fmt::format("{} parameters in {} unit{} (wrap {}{}{}), {}micro-batch {} x {} tokens",
+                          FormatCount(s.parameters()), s.units(), s.units() == 1 ? "" : "s",
+                          s.wrap_policy().empty() ? "-" : s.wrap_policy(),
+                          asked.empty() ? "" : ", reshard after forward " + asked, replicas, times,
+                          s.micro_batch(), s.seq()),
+              "", style.width);
   return text;
 }
 
@@ -50,6 +54,17 @@ std::string FitText(const pb::Fit& fit, const Style& style) {
                                     fit.fits() ? "FITS" : "DOES NOT FIT", room,
                                     style.Number(fit.peak_bytes()), style.unit(),
                                     Gib(fit.reserve_bytes()), Gib(fit.capacity_bytes())),
+                        "", style.width);
+}
+
+std::string HostText(const pb::HostMemory& host, const Style& style) {
+  std::string parts;
+  for (const pb::CategoryBytes& entry : host.peak_by_category()) {
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", CategoryName(entry.category()),
+                         style.Number(entry.bytes()));
+  }
+  return "\n" + Wrapped(fmt::format("On the host, page-locked, per rank: {} {} ({})",
+                                    style.Number(host.peak_bytes()), style.unit(), parts),
                         "", style.width);
 }
 
@@ -97,7 +112,7 @@ std::string PhasesText(const pb::Report& report, const Style& style) {
   for (const pb::PhaseMemory& phase : report.phases()) {
     if (phase.program() != "steady") continue;
     any = true;
-    table.AddRow({PhaseName(phase.phase()), style.Number(phase.start_bytes()),
+    table.AddRow({PhaseName(phase.phase(), phase.micro_batch()), style.Number(phase.start_bytes()),
                   style.Number(phase.end_bytes()), style.Number(phase.peak_bytes()),
                   style.Number(phase.managed_peak_bytes())});
   }

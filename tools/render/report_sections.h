@@ -9,6 +9,7 @@
 namespace foreshard::pb {
 class Fit;
 class OpRef;
+class HostMemory;
 class Peak;
 class Report;
 class Setup;
@@ -18,6 +19,7 @@ namespace foreshard {
 
 std::string HeadlineText(const pb::Report& report, const Style& style);
 std::string FitText(const pb::Fit& fit, const Style& style);
+std::string HostText(const pb::HostMemory& host, const Style& style);
 std::string LedgerText(const pb::Peak& peak, const Style& style);
 std::string LiveText(const pb::Peak& peak, const Style& style);
 // Of the steady program only: the first step differs by the optimizer's state (in the JSON).

@@ -72,6 +72,7 @@ std::string StepText(int64_t step, std::span<const double> losses, const double*
 std::string RenderRun(const pb::Report& report, int width) {
   const Style style = StyleFor(report.peak().bytes(), width);
   std::string text = HeadlineText(report, style) + EnvironmentText(report.environment(), style);
+  if (report.has_host()) text += HostText(report.host(), style);
   text += TrainingText(report) + LedgerText(report.peak(), style);
   text += LiveText(report.peak(), style) + RanksText(report, style) + PhasesText(report, style);
   return text + TimingText(report, style) + CollectivesText(report, style);

@@ -42,13 +42,17 @@ bool UnitsAlike(const pb::UnitReport& a, const pb::UnitReport& b) {
          a.gathers() == b.gathers() && a.reductions() == b.reductions() &&
          TimesAlike(a.gather_ps(), b.gather_ps()) && TimesAlike(a.reduce_ps(), b.reduce_ps()) &&
          TimesAlike(a.exposed_gather_ps(), b.exposed_gather_ps()) &&
-         TimesAlike(a.exposed_reduce_ps(), b.exposed_reduce_ps());
+         TimesAlike(a.exposed_reduce_ps(), b.exposed_reduce_ps()) &&
+         TimesAlike(a.all_reduce_ps(), b.all_reduce_ps()) &&
+         TimesAlike(a.exposed_all_reduce_ps(), b.exposed_all_reduce_ps());
 }
 
-int64_t TimeInFlight(const pb::UnitReport& unit) { return unit.gather_ps() + unit.reduce_ps(); }
+int64_t TimeInFlight(const pb::UnitReport& unit) {
+  return unit.gather_ps() + unit.reduce_ps() + unit.all_reduce_ps();
+}
 
 int64_t TimeExposed(const pb::UnitReport& unit) {
-  return unit.exposed_gather_ps() + unit.exposed_reduce_ps();
+  return unit.exposed_gather_ps() + unit.exposed_reduce_ps() + unit.exposed_all_reduce_ps();
 }
 
 std::string UnitsText(const pb::Report& report, const Style& style) {

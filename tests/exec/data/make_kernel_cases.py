@@ -213,6 +213,10 @@ def copies():
                 y = aten.slice_backward(g.to(f32), [2, 3, 6], dim, start, start + length, 1)
                 case("slice_backward", [g], [result(y, dtype, 0)],
                      slice={"dim": dim, "start": start, "length": length})
+    for x, value in ((torch.arange(6).view(2, 3), -100), (torch.arange(6).view(3, 2).t(), 7)):
+        for count in (0, 1, 4):
+            y = F.pad(x, (0, count), value=value)
+            case("pad_last", [x], [result(y, i64, 0)], scalar=value)
     for t in (torch.ones(5, 7, dtype=torch.bool), rand(7, 5), rand(4, 9, dtype=bf16)):
         y = torch.tril(t)
         case("tril", [t], [result(y.to(f32) if t.dtype == bf16 else y, t.dtype, 0)])

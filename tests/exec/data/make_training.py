@@ -83,7 +83,9 @@ OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01),
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "sgd_momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "sgd_clipped": lambda p: torch.optim.SGD(p, lr=0.1),
 }
+MAX_NORM = 0.5  # of sgd_clipped: below every norm of these models
 
 
 def make_model(fields, attention):
@@ -109,24 +111,27 @@ def make_tokens():
 
 
 def train(fields, tokens, weights, optimizer, attention="sdpa"):
-    """Losses of all steps, gradients of the first, weights after the last."""
+    """Losses of all steps, gradients of the first, weights after the last, norms of clipped gradients."""
     model = make_model(fields, attention)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
+    clips = optimizer == "sgd_clipped"
     optimizer = OPTIMIZERS[optimizer](model.parameters())
-    losses, gradients = [], {}
+    losses, norms, gradients = [], [], {}
     for step in range(STEPS):
         logits = model(input_ids=tokens[step, :, :-1]).logits
         loss = F.cross_entropy(logits.float().view(-1, VOCAB), tokens[step, :, 1:].reshape(-1))
         loss.backward()
         if step == 0:
             gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
+        if clips:
+            norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.detach())
     final = {n: p.detach().clone() for n, p in model.named_parameters()}
-    return torch.stack(losses), gradients, final
+    return torch.stack(losses), gradients, final, norms
 
 
 def record(name, fields, folder):
@@ -135,8 +140,10 @@ def record(name, fields, folder):
     save_file(weights, os.path.join(folder, name + "_weights.safetensors"))
     tensors = {"tokens": tokens}
     for optimizer in OPTIMIZERS:
-        losses, gradients, final = train(fields, tokens, weights, optimizer)
+        losses, gradients, final, norms = train(fields, tokens, weights, optimizer)
         tensors[optimizer + "/losses"] = losses
+        if norms:
+            tensors[optimizer + "/norms"] = torch.stack(norms)
         tensors.update({"gradient/" + n: g for n, g in gradients.items()})
         tensors.update({optimizer + "/final/" + n: w for n, w in final.items()})
     with open(os.path.join(folder, name + "_config.json"), "w") as file:

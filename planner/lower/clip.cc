@@ -1,0 +1,92 @@
+#include "planner/lower/clip.h"
+
+namespace foreshard {
+namespace {
+
+// Vectors of the norms of all gradients that there are at once after the all-reduce: what it has
+// sent a copy of and received, the tensor that wraps this for autograd, and the roots.
+constexpr int kVectorsAfterAllReduce = 3;
+
+class ClipLowering {
+ public:
+  ClipLowering(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
+               const Fsdp2& fsdp, PlanBuilder& builder)
+      : choice_(choice),
+        place_(place),
+        builder_(builder),
+        tensors_(static_cast<int64_t>(TrainableOf(graph, fsdp).size())) {
+    for (const Fsdp2::Gradient& g : fsdp.gradients()) gradients_.push_back(g.buffer);
+  }
+
+  void Run() {
+    Norms();
+    if (place_.ranks > 1) AllReduce();
+    Scale();
+    if (!place_.on_host) return;
+    const OpId scale = builder_.last_op();  // the host does not go on before its work is done
+    pb::Op& wait = builder_.Issue(kHost, {}, {});
+    wait.mutable_release();
+    wait.add_host_waits(scale);
+  }
+
+ private:
+  BufferId Allocate(int64_t numel) {
+    const BufferId id = builder_.Allocate(numel * SizeOf(place_.original), pb::TEMP, place_.stream);
+    if (place_.on_host) builder_.buffer(id).set_host(true);
+    return id;
+  }
+
+  // One norm after the other; then all in one tensor, which a single rank takes for what others
+  // send each other the squares of.
+  void Norms() {
+    for (int64_t i = 0; i < tensors_; ++i) norms_.push_back(Allocate(1));
+    if (place_.ranks > 1) norms_.push_back(Allocate(tensors_));
+    norms_.push_back(Allocate(tensors_));
+    builder_.Issue(place_.stream, gradients_, norms_).mutable_clip_norms()->set_loop(choice_.loop);
+  }
+
+  void AllReduce() {
+    const BufferId squares = norms_.back();
+    pb::AllReduce& reduce =
+        *builder_.Issue(place_.stream, {squares}, {squares}).mutable_all_reduce();
+    reduce.set_group(place_.group);
+    reduce.set_elems(tensors_);
+    reduce.set_dtype(ToProto(place_.original));
+    reduce.set_reduction(pb::ReduceScatter::SUM);
+  }
+
+  void Scale() {
+    std::vector<BufferId> temporaries;
+    if (place_.ranks > 1) {
+      for (int i = 0; i < kVectorsAfterAllReduce; ++i) temporaries.push_back(Allocate(tensors_));
+    } else {
+      temporaries.push_back(Allocate(1));  // the norm of all
+    }
+    std::vector<BufferId> in = gradients_;
+    in.push_back(norms_.back());
+    pb::ClipScale& scale = *builder_.Issue(place_.stream, in, gradients_).mutable_clip_scale();
+    scale.set_max_norm(choice_.max_norm);
+    scale.set_loop(choice_.loop);
+    for (BufferId b : temporaries) builder_.Free(b);
+    for (BufferId b : norms_) builder_.Free(b);
+  }
+
+  const ClipChoice choice_;
+  const UpdatePlace place_;
+  PlanBuilder& builder_;
+  const int64_t tensors_;
+  std::vector<BufferId> gradients_;
+  std::vector<BufferId> norms_;  // the last of them: the squares
+};
+
+}  // namespace
+
+void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
+             const Fsdp2& fsdp, PlanBuilder& builder) {
+  builder.BeginSegment("clip");
+  builder.SetPhase(pb::CLIP);
+  builder.SetUnit(-1);
+  ClipLowering(choice, place, graph, fsdp, builder).Run();
+}
+
+}  // namespace foreshard
