@@ -60,9 +60,13 @@ TEST_F(CliErrorTest, FlagValuesThatAreUnknownListTheAllowedOnes) {
       Predict({"--attention", "flsh"}), 2,
       {"--attention: found \"flsh\"", "auto, flash, efficient, math", "did you mean flash?"});
   for (const std::string flag : {"--optimizer", "--optimizer-impl", "--param-dtype", "--loss",
-                                 "--reduce-dtype", "--original-dtype", "--kernel-profile",
-                                 "--reshard-after-forward", "--root-reshard-after-forward"}) {
+                                 "--reduce-dtype", "--original-dtype", "--kernel-profile"}) {
     ExpectError(Predict({flag, "zzz"}), 2, {flag + ": found \"zzz\"", "expected one of"});
+  }
+  for (const std::string flag : {"--reshard-after-forward", "--root-reshard-after-forward"}) {
+    for (const std::string value : {"zzz", "0", "-2", "1.5", ""}) {
+      ExpectError(Predict({flag, value}), 2, {flag + ": found \"" + value + "\""});
+    }
   }
   ExpectError(Predict({"--torch", "new"}), 2, {"torch", "new"});
   for (const std::string flag : {"--learning-rate", "--weight-decay", "--momentum"}) {
