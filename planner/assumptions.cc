@@ -33,11 +33,76 @@ std::string OptimizerState(const OptimizerChoice& o) {
   return state;
 }
 
+std::string MicroBatches(const StepDecisions& d) {
+  if (d.micro_batches == 1) return "one micro-batch";
+  const BackwardRules& rules = d.before_last;
+  std::string text = fmt::format("{} micro-batches, ", d.micro_batches);
+  if (!rules.reduces) {
+    text += "gradients reduced in the last";
+  } else if (!rules.all_reduces) {
+    text += "each reduced, the last over the replicas too";
+  } else {
+    text += "each reduced";
+  }
+  if (!rules.reshards) text += ", parameters kept between them";
+  if (!rules.is_last) text += ", reductions waited for in the last";
+  return text + "; losses are not divided by their number";
+}
+
+std::string Recomputation(const StepDecisions& d) {
+  const CheckpointRule& rule = d.forward.checkpoint;
+  std::string text = fmt::format(
+      "recomputed in backward: {} module{}, {}, {}", d.forward.checkpointed.size(),
+      d.forward.checkpointed.size() == 1 ? "" : "s", rule.reentrant ? "reentrant" : "not reentrant",
+      d.forward.checkpoints_outside ? "around the hooks of units" : "within the hooks of units");
+  if (!rule.early_stop) text += ", all of each";
+  if (rule.kept.empty()) return text;
+  return text + fmt::format("; results of {} are kept{}", fmt::join(rule.kept, ", "),
+                            rule.every_second_mm ? ", of mm every second one" : "");
+}
+
+// What is unlike the library's defaults in how gradients travel.
+std::string Reduction(const StepDecisions& d) {
+  std::vector<std::string> parts;
+  if (d.divide_factor) parts.push_back(fmt::format("divided by {}", *d.divide_factor));
+  if (d.force_sum) parts.push_back("sums scaled apart");
+  if (d.separate_reduce_group) parts.push_back("a communicator of their own");
+  if (d.reduce_inputs > 1) parts.push_back(fmt::format("{} inputs kept", d.reduce_inputs));
+  return parts.empty() ? "" : fmt::format("reductions: {}", fmt::join(parts, ", "));
+}
+
+// Choices that have no line unless they were made.
+void AddMade(const PlanRequest& r, const StepDecisions& d, std::vector<std::string>& out) {
+  if (!d.forward.checkpointed.empty()) out.push_back(Recomputation(d));
+  if (d.replicas > 1) {
+    out.push_back(
+        fmt::format("replicas: {} of {} ranks each, all-reduced", d.replicas, d.shard_ranks));
+  }
+  if (!r.micro_batches.all_reduce && d.replicas == 1) {
+    out.push_back(
+        "all-reduce in the last micro-batch only: nothing to all-reduce without replicas");
+  }
+  if (const std::string reduction = Reduction(d); !reduction.empty()) out.push_back(reduction);
+  if (!r.forward_prefetch.empty() || !r.backward_prefetch.empty()) {
+    out.push_back(fmt::format("prefetch: explicit for {} units in forward, {} in backward",
+                              r.forward_prefetch.size(), r.backward_prefetch.size()));
+  }
+  if (d.offloads) {
+    out.push_back(
+        "offload: shards, gradients and optimizer state in page-locked host memory, the update by "
+        "the host");
+  }
+  if (d.forward.compute == DType::kFp16 || d.reduce == DType::kFp16) {
+    out.push_back("fp16: no loss scaling");
+  }
+}
+
 std::string Step(const StepDecisions& d) {
   const std::string clip = d.clip
                                ? fmt::format("gradients clipped to a norm of {}", d.clip->max_norm)
                                : "no gradient clipping";
-  const std::string rest = ", one micro-batch, nothing recomputed";
+  const std::string rest =
+      ", " + MicroBatches(d) + (d.forward.checkpointed.empty() ? ", nothing recomputed" : "");
   if (d.optimizer.kind == pb::OPTIMIZER_NONE) {
     return "step: no optimizer" + (d.clip ? ", " + clip : "") + rest;
   }
@@ -72,6 +137,7 @@ std::vector<std::string> Assumptions(const PlanRequest& r, const StepDecisions& 
       fmt::format(
           "kernels: {}, eager; attention {}{}", d.forward.profile->name, d.forward.attention.name,
           d.forward.attention.reason.empty() ? "" : " (auto: " + d.forward.attention.reason + ")")};
+  AddMade(r, d, out);
   if (r.world_size == 1) {
     out.push_back(
         "one rank: nothing is sent; parameters and gradients are copied where others gather "
