@@ -116,6 +116,8 @@ std::string Loss(const StepDecisions& d) {
       return "loss: sum of the output in fp32";
     case pb::CROSS_ENTROPY_FP32:
       return "loss: cross entropy of fp32 logits, outside the model; logits are not held beyond it";
+    case pb::CROSS_ENTROPY_IN_MODEL:
+      return "loss: cross entropy of fp32 logits in the model's forward, which shifts the labels";
     default:
       return "loss: cross entropy in the logits' dtype, outside the model";
   }
