@@ -14,5 +14,4 @@ StatusOr<std::optional<ClipChoice>> DecideClip(const PlanRequest& request);
 // That a plan can say what every rank holds of the optimizer. REQUIRES: all else has been decided.
 Status CheckOptimizer(const ModelGraph& graph, const StepDecisions& decisions);
 
-
 }  // namespace foreshard

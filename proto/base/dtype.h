@@ -9,7 +9,15 @@
 namespace foreshard {
 
 // Values are those of pb::DType in proto/plan.proto.
-enum class DType : int { kFp32 = 1, kBf16 = 2, kFp16 = 3, kInt64 = 4, kUint64 = 5, kBool = 6, kUint8 = 7 };
+enum class DType : int {
+  kFp32 = 1,
+  kBf16 = 2,
+  kFp16 = 3,
+  kInt64 = 4,
+  kUint64 = 5,
+  kBool = 6,
+  kUint8 = 7
+};
 
 constexpr int64_t SizeOf(DType t) {
   switch (t) {
