@@ -21,7 +21,7 @@ Status SumAll(const pb::Kernel& k);
 Status SumTo(const pb::Kernel& k);  // each result dimension is the operand's or 1
 Status SumDim(const pb::Kernel& k);
 Status PadLast(const pb::Kernel& k);  // with a scalar, behind the last dimension
-Status Cat(const pb::Kernel& k);  // along the last dimension
+Status Cat(const pb::Kernel& k);      // along the last dimension
 Status SliceBackward(const pb::Kernel& k);
 Status Mm(const pb::Kernel& k);         // [M, K] x [K, N]
 Status Addmm(const pb::Kernel& k);      // [N] + [M, K] x [K, N]

@@ -331,8 +331,7 @@ TEST_F(ExplainTest, WhyBiggerSumsToTheDifferenceOfThePeaks) {
   const ProcessResult text = RunForeshard({"explain", "--why-bigger", kept, recomputed});
   EXPECT_THAT(text.out, HasSubstr("buffers that differ"));
   EXPECT_THAT(text.out, HasSubstr("LlamaDecoderLayer"));
-  ExpectError({"explain", "--why-bigger", kept}, 2,
-              {"--why-bigger: found one file, expected two"});
+  ExpectError({"explain", "--why-bigger", kept}, 2, {"--why-bigger: found one file, expected two"});
 }
 
 }  // namespace
