@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/module_choice.h"
 #include "proto/base/text.h"
 
 namespace foreshard {
@@ -86,16 +87,11 @@ class UnitDecider {
   const int shard_ranks_;
 };
 
-// Whether `pattern`, in which "*" stands for any characters, matches all of `text`.
-bool Matches(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) return text.empty();
-  if (pattern[0] != '*') {
-    return !text.empty() && text[0] == pattern[0] && Matches(pattern.substr(1), text.substr(1));
-  }
-  for (size_t skip = 0; skip <= text.size(); ++skip) {
-    if (Matches(pattern.substr(1), text.substr(skip))) return true;
-  }
-  return false;
+// Whether `pattern`, in which "*" stands for any characters, dots too, matches all of `path`.
+bool Matches(std::string_view pattern, std::string_view path) {
+  std::string across_dots;
+  for (const char c : pattern) across_dots += c == '*' ? "**" : std::string(1, c);
+  return MatchesPath(across_dots, path);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "proto/plan_check_contents.h"
 #include "proto/plan_check_op.h"
 #include "proto/plan_check_parts.h"
 
@@ -82,31 +83,7 @@ Status CheckSettles(const OpContext& c) {
 }
 
 // Whether the op is a part of a gather or reduction, and so belongs to a unit.
-bool MovesUnit(const pb::Op& op) {
-  switch (op.kind_case()) {
-    case pb::Op::kCastShard:
-    case pb::Op::kGatherCopyIn:
-    case pb::Op::kAllGather:
-    case pb::Op::kCopyOut:
-    case pb::Op::kJoinShards:
-    case pb::Op::kKeepSlice:
-    case pb::Op::kCopyToDevice:
-    case pb::Op::kLocalGather:
-    case pb::Op::kSplitGradient:
-    case pb::Op::kReduceCopyIn:
-    case pb::Op::kReduceScatter:
-    case pb::Op::kLocalReduce:
-    case pb::Op::kDivide:
-    case pb::Op::kAddReduced:
-    case pb::Op::kGradFinalize:
-    case pb::Op::kCopyToHost:
-      return true;
-    case pb::Op::kAllReduce:
-      return op.phase() != pb::CLIP;
-    default:
-      return false;
-  }
-}
+bool MovesUnit(const pb::Op& op) { return IsPartOfGather(op) || IsPartOfReduction(op); }
 
 template <typename Waits>
 Status CheckWaitList(const OpContext& c, const Waits& waits) {
