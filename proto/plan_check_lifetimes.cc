@@ -168,7 +168,9 @@ class Walk {
   // last micro-batch that gathers it, or in a later one that finds it gathered.
   Status CheckReduced() const {
     if (!backward_) return OkStatus();
-    for (const auto& [unit, last] : gathered_) {
+    for (const auto& gathered : gathered_) {
+      const auto unit = gathered.first;
+      const auto last = gathered.second;  // a structured binding cannot be captured below
       if (plan_.units(unit).grad_padded_shard_numel() == 0) continue;
       const auto found = reduced_.find(unit);
       const bool reduced =
