@@ -7,6 +7,7 @@
 
 #include "planner/checkpoint.h"
 #include "planner/decide_optimizer.h"
+#include "planner/decide_strategy.h"
 #include "planner/decisions.h"
 #include "planner/graph/analysis.h"
 #include "planner/lower/facts.h"
@@ -48,9 +49,7 @@ void DecideDTypes(const PlanRequest& r, StepDecisions& d) {
   d.forward.output = r.output_dtype;
 }
 
-void DecideRanks(const PlanRequest& r, StepDecisions& d) {
-  d.replicas = r.replicate_size;
-  d.shard_ranks = r.world_size / r.replicate_size;
+void DecideReductions(const PlanRequest& r, StepDecisions& d) {
   d.reduce_inputs = r.reduce_input_buffers;
   d.divide_factor = r.gradient_divide_factor;
   d.force_sum = r.force_sum_reduction;
@@ -93,7 +92,8 @@ StatusOr<StepDecisions> Decide(const PlanRequest& r, const ModelGraph& graph) {
   ASSIGN_OR_RETURN(d.behaviour, BehaviourOf(r.torch));
   ASSIGN_OR_RETURN(d.forward.profile, FindProfile(r.kernel_profile));
   DecideDTypes(r, d);
-  DecideRanks(r, d);
+  RETURN_IF_ERROR(DecideStrategy(r, d));
+  DecideReductions(r, d);
   DecideMicroBatches(r.micro_batches, d);
   ASSIGN_OR_RETURN(d.optimizer, DecideOptimizer(r));
   ASSIGN_OR_RETURN(d.clip, DecideClip(r));

@@ -81,12 +81,33 @@ struct ShardPlacementRequest {
   int rank = 0;  // only parameters of this many dimensions; 0 = of more than `dim`
 };
 
+// torch.distributed.fsdp.FullyShardedDataParallel's arguments of the same names.
+struct Fsdp1Request {
+  bool use_orig_params = false;
+  std::string backward_prefetch = "pre";  // pre, post, none
+  bool forward_prefetch = false;
+  bool limit_all_gathers = true;
+};
+
+// DistributedDataParallel's arguments; buckets are filled up to these sizes.
+struct DdpRequest {
+  int64_t bucket_bytes = int64_t{25} << 20;
+  int64_t first_bucket_bytes = int64_t{1} << 20;
+  bool gradient_as_bucket_view = false;
+};
+
 // Everything a user may choose. Defaults are those of `foreshard predict` without flags.
 struct PlanRequest {
   int world_size = 0;       // ranks, >= 1
   int replicate_size = 1;   // replicas of the shards (HSDP); divides world_size
   int64_t micro_batch = 1;  // sequences per rank
   int64_t seq = 0;          // tokens per sequence
+  // "fsdp2" (fully_shard); of FSDP1 "full_shard", "shard_grad_op", "no_shard", "hybrid_shard",
+  // "hybrid_shard_zero2"; "ddp", and "zero1" with ZeroRedundancyOptimizer. What follows is about
+  // fsdp2 where it says how, and applies to the others as far as PyTorch has it there.
+  std::string strategy = "fsdp2";
+  Fsdp1Request fsdp1;
+  DdpRequest ddp;
   std::string torch = "2.15";
   std::string kernel_profile = "torch-cuda";  // torch-cuda, torch-cpu, foreshard
   std::string attention = "auto";             // auto, flash, efficient, math

@@ -5,7 +5,7 @@
 
 #include "planner/graph/model_graph.h"
 #include "planner/lower/behaviour.h"
-#include "planner/lower/fsdp2.h"
+#include "planner/lower/sharding_rules.h"
 #include "planner/plan.h"
 #include "planner/wrap.h"
 

@@ -10,7 +10,7 @@ class Plan;
 
 namespace foreshard {
 
-inline constexpr int kPlanFormatVersion = 3;
+inline constexpr int kPlanFormatVersion = 4;
 
 // OK, or kInvalidPlan naming the first broken rule and the place, as in
 //   rule lifetime: segment "step" op 17 (copy_out, layers.3): reads buffer 9, which is not alive

@@ -60,13 +60,13 @@ Status CheckStreams(const pb::Plan& plan) {
   return OkStatus();
 }
 
-Status CheckFewer(const pb::Buffer& buffer, int world_size, const std::string& place) {
-  for (const pb::RankBytes& fewer : buffer.fewer()) {
-    RETURN_IF_ERROR(Index(place, "rank", fewer.rank(), world_size));
-    if (fewer.bytes() < 0 || fewer.bytes() > buffer.bytes()) {
+Status CheckOthers(const pb::Buffer& buffer, int world_size, const std::string& place) {
+  for (const pb::RankBytes& other : buffer.others()) {
+    RETURN_IF_ERROR(Index(place, "rank", other.rank(), world_size));
+    if (other.bytes() < 0 || other.bytes() >= int64_t{1} << 62) {
       return Broken("buffer", place,
-                    fmt::format("rank {} holds {} bytes, expected at most the {} of rank 0",
-                                fewer.rank(), fewer.bytes(), buffer.bytes()));
+                    fmt::format("rank {} holds {} bytes, expected 0 to 2^62", other.rank(),
+                                other.bytes()));
     }
   }
   return OkStatus();
@@ -86,12 +86,12 @@ Status CheckBuffer(const pb::Plan& plan, int index) {
   if (buffer.has_module()) {
     RETURN_IF_ERROR(Index(place, "module", buffer.module(), plan.modules_size()));
   }
-  return CheckFewer(buffer, plan.mesh().world_size(), place);
+  return CheckOthers(buffer, plan.mesh().world_size(), place);
 }
 
 bool IsPlain(const pb::Plan& plan, const pb::Buffer& buffer) {
   return buffer.category() >= pb::SHARDED_PARAM && buffer.category() <= pb::Category_MAX &&
-         InTable(buffer.stream(), plan.streams_size()) && buffer.fewer().empty() &&
+         InTable(buffer.stream(), plan.streams_size()) && buffer.others().empty() &&
          (!buffer.has_unit() || InTable(buffer.unit(), plan.units_size())) &&
          (!buffer.has_module() || InTable(buffer.module(), plan.modules_size()));
 }

@@ -16,18 +16,18 @@ struct Alike {
   int count = 0;
 };
 
-// Ranks by what they hold less of.
+// Ranks by what they hold more or less of.
 std::vector<Alike> Classes(const pb::Plan& plan) {
-  std::map<int, std::vector<int64_t>> fewer;  // by rank: buffer, bytes, buffer, bytes, ...
+  std::map<int, std::vector<int64_t>> others;  // by rank: buffer, bytes, buffer, bytes, ...
   for (int b = 0; b < plan.buffers_size(); ++b) {
-    for (const pb::RankBytes& row : plan.buffers(b).fewer()) {
-      fewer[row.rank()].push_back(b);
-      fewer[row.rank()].push_back(row.bytes());
+    for (const pb::RankBytes& row : plan.buffers(b).others()) {
+      others[row.rank()].push_back(b);
+      others[row.rank()].push_back(row.bytes());
     }
   }
   std::map<std::vector<int64_t>, Alike> classes;
-  classes[{}] = {0, plan.mesh().world_size() - static_cast<int>(fewer.size())};
-  for (const auto& [rank, held] : fewer) {
+  classes[{}] = {0, plan.mesh().world_size() - static_cast<int>(others.size())};
+  for (const auto& [rank, held] : others) {
     Alike& alike = classes.try_emplace(held, Alike{rank, 0}).first->second;
     ++alike.count;
   }

@@ -10,12 +10,12 @@ constexpr int kVectorsAfterAllReduce = 3;
 class ClipLowering {
  public:
   ClipLowering(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-               const Fsdp2& fsdp, PlanBuilder& builder)
+               const ShardingRules& rules, PlanBuilder& builder)
       : choice_(choice),
         place_(place),
         builder_(builder),
-        tensors_(static_cast<int64_t>(TrainableOf(graph, fsdp).size())) {
-    for (const Fsdp2::Gradient& g : fsdp.gradients()) gradients_.push_back(g.buffer);
+        tensors_(static_cast<int64_t>(TrainableOf(graph, rules).size())) {
+    for (const ShardingRules::Gradient& g : rules.gradients()) gradients_.push_back(g.buffer);
   }
 
   void Run() {
@@ -82,11 +82,11 @@ class ClipLowering {
 }  // namespace
 
 void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-             const Fsdp2& fsdp, PlanBuilder& builder) {
+             const ShardingRules& rules, PlanBuilder& builder) {
   builder.BeginSegment("clip");
   builder.SetPhase(pb::CLIP);
   builder.SetUnit(-1);
-  ClipLowering(choice, place, graph, fsdp, builder).Run();
+  ClipLowering(choice, place, graph, rules, builder).Run();
 }
 
 }  // namespace foreshard

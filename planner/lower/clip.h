@@ -12,6 +12,6 @@ struct ClipChoice {
 
 // Adds the segment "clip": torch.nn.utils.clip_grad_norm_ on sharded gradients.
 void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-             const Fsdp2& fsdp, PlanBuilder& builder);
+             const ShardingRules& rules, PlanBuilder& builder);
 
 }  // namespace foreshard

@@ -10,11 +10,10 @@ bool IsFloat(DType t) { return t == DType::kFp32 || t == DType::kBf16 || t == DT
 }  // namespace
 
 ForwardPass::ForwardPass(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units,
-                         Fsdp2& fsdp, const ForwardChoices& choices)
+                         ShardingRules& rules, const ForwardChoices& choices)
     : eager_(eager),
       graph_(graph),
-      units_(units),
-      fsdp_(fsdp),
+      rules_(rules),
       choices_(choices),
       profile_(*choices.profile),
       first_of_(graph.modules.size(), kNone),
@@ -127,7 +126,7 @@ void ForwardPass::Enter(int module, const std::vector<ValueId>& args) {
   for (Tensor* t : pointers) {
     if (choices_.casts_inputs && IsFloat((*t)->dtype)) *t = ops::Cast(eager_, *t, choices_.compute);
   }
-  fsdp_.BeforeForward(unit, pointers);
+  rules_.BeforeForward(unit, pointers);
 }
 
 void ForwardPass::Exit(int module, const std::vector<ValueId>& results) {
@@ -141,7 +140,7 @@ void ForwardPass::Exit(int module, const std::vector<ValueId>& results) {
   }
   const int unit = last_of_[module];
   if (unit == kNone) return;
-  fsdp_.AfterForward(unit, pointers);
+  rules_.AfterForward(unit, pointers);
   if (!choices_.output) return;
   eager_.builder().SetModule(module);
   for (Tensor* t : pointers) {

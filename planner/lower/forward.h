@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/eager/eager.h"
-#include "planner/lower/fsdp2.h"
+#include "planner/lower/sharding_rules.h"
 #include "planner/profiles/profile.h"
 
 namespace foreshard {
@@ -26,7 +26,7 @@ struct ForwardChoices {
 
 class ForwardPass {
  public:
-  ForwardPass(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units, Fsdp2& fsdp,
+  ForwardPass(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units, ShardingRules& rules,
               const ForwardChoices& choices);
 
   // The tensors behind the graph's inputs, same order, for every run.
@@ -50,13 +50,12 @@ class ForwardPass {
   void Execute(const GraphOp& op);
   Tensor Norm(const GraphOp& op);
   Tensor Attend(const GraphOp& op);
-  const Tensor& Param(const GraphOp& op, int i) const { return fsdp_.parameter(op.params[i]); }
+  const Tensor& Param(const GraphOp& op, int i) const { return rules_.parameter(op.params[i]); }
   const Tensor& In(const GraphOp& op, int i) const { return values_[op.in[i]]; }
 
   Eager& eager_;
   const ModelGraph& graph_;
-  const std::vector<Unit>& units_;
-  Fsdp2& fsdp_;
+  ShardingRules& rules_;
   const ForwardChoices& choices_;
   const KernelProfile& profile_;
   LossInModel loss_;

@@ -171,6 +171,7 @@ void Fsdp2::AtEnd() {
     if (backward_.is_last && !sharding_.behaviour.waits_once_at_end) FinishUnit(unit);
   }
   in_backward_ = false;
+  accumulates_ = true;
   if (backward_.is_last) {
     FinishBackward();
   } else if (sharding_.behaviour.waits_once_at_end) {

@@ -11,75 +11,26 @@
 #include <optional>
 #include <vector>
 
-#include "planner/eager/eager.h"
-#include "planner/lower/behaviour.h"
-#include "planner/lower/layout.h"
+#include "planner/lower/sharding_rules.h"
 
 namespace foreshard {
 
-struct Streams {
-  StreamId compute = 0, copy_in = 0, gather = 0, reduce = 0;
-  StreamId all_reduce = kHost;  // with replicas
-  StreamId host = kHost;        // with offload
-};
-
-// What the rules need to know of the choices.
-struct Sharding {
-  Behaviour behaviour;
-  Streams streams;
-  int ranks = 1;  // in the shard group
-  int replicas = 1;
-  int gather_group = 0;
-  int reduce_group = 0;     // the same ranks; another communicator if asked for
-  int replicate_group = 0;  // with replicas
-  DType original = DType::kFp32;
-  DType compute = DType::kFp32;
-  DType reduce = DType::kFp32;
-  int reduce_inputs = 1;  // that are kept at most
-  std::optional<double> divide_factor;
-  bool force_sum = false;
-  bool offloads = false;  // shards, gradients and optimizer state are the host's
-};
-
-// What has been decided for one unit.
-struct UnitRules {
-  int reshard_to = 0;  // ranks that keep the parameters between them after forward; 0 = all
-  int reshard_group = -1;
-  std::vector<int> forward_prefetch, backward_prefetch;  // units; empty = what the library does
-  bool gathers_in_backward = true;
-};
-
-// What is different from one micro-batch to another.
-struct BackwardRules {
-  bool reduces = true;
-  bool reshards = true;
-  bool all_reduces = true;
-  bool is_last = true;
-};
-
-class Fsdp2 : public GradientHooks {
+class Fsdp2 : public ShardingRules {
  public:
   Fsdp2(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units,
         std::vector<UnitRules> rules, std::vector<UnitLayout> layouts, const Sharding& sharding);
 
-  // The unsharded parameter, for kernels to read.
-  const Tensor& parameter(int index) const { return parameters_[index]; }
-  // Sharded gradients that the backward left; consumed by the optimizer. One for each unit, or with
-  // offload one for each parameter, on the host.
-  struct Gradient {
-    int unit;
-    BufferId buffer;
-    int parameter = kNone;
-  };
-  const std::vector<Gradient>& gradients() const { return gradients_; }
-  const std::vector<UnitLayout>& layouts() const { return layouts_; }
+  const Tensor& parameter(int index) const override { return parameters_[index]; }
+  // With offload gradients are of single parameters, on the host.
+  const std::vector<Gradient>& gradients() const override { return gradients_; }
+  const std::vector<UnitLayout>& layouts() const override { return layouts_; }
 
-  void BeginMicroBatch(const BackwardRules& rules) { backward_ = rules; }
+  void BeginMicroBatch(const BackwardRules& rules) override { backward_ = rules; }
+  std::string State() const override { return accumulates_ ? "later" : "first"; }
+  void EndStep() override { accumulates_ = false; }
 
-  // ---- forward
-  // `args` may be replaced by values that call back when backward reaches them.
-  void BeforeForward(int unit, std::span<Tensor*> args);
-  void AfterForward(int unit, std::span<Tensor* const> results);
+  void BeforeForward(int unit, std::span<Tensor*> args) override;
+  void AfterForward(int unit, std::span<Tensor* const> results) override;
 
   // ---- autograd
   void BeforeNode(int unit) override;  // a gradient has reached the unit's output
@@ -193,6 +144,7 @@ class Fsdp2 : public GradientHooks {
   int forward_root_ = kNone;        // the unit whose forward holds all others
   bool in_backward_ = false;
   BackwardRules backward_;
+  bool accumulates_ = false;  // to what earlier micro-batches have left
 
   // The last gather output that was copied out in forward, freed at the next copy-out.
   BufferId held_gather_ = -1;

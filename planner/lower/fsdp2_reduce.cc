@@ -299,9 +299,9 @@ void Fsdp2::ListShorter(const ShardedParameter& p, BufferId buffer) {
   for (int rank = 1; rank < sharding_.ranks * sharding_.replicas; ++rank) {
     const int64_t numel = LocalNumel(shape, p.shard_dim, sharding_.ranks, rank % sharding_.ranks);
     if (numel == p.local_numel) continue;
-    pb::RankBytes& fewer = *builder_.buffer(buffer).add_fewer();
-    fewer.set_rank(rank);
-    fewer.set_bytes(numel * SizeOf(sharding_.original));
+    pb::RankBytes& other = *builder_.buffer(buffer).add_others();
+    other.set_rank(rank);
+    other.set_bytes(numel * SizeOf(sharding_.original));
   }
 }
 

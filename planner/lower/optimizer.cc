@@ -18,13 +18,13 @@ bool IsAdam(const OptimizerChoice& choice) { return choice.kind != pb::SGD; }
 class OptimizerLowering {
  public:
   OptimizerLowering(const OptimizerChoice& choice, const UpdatePlace& place,
-                    const ModelGraph& graph, const Fsdp2& fsdp, PlanBuilder& builder)
+                    const ModelGraph& graph, const ShardingRules& rules, PlanBuilder& builder)
       : choice_(choice),
         place_(place),
         graph_(graph),
-        fsdp_(fsdp),
+        rules_(rules),
         builder_(builder),
-        trainable_(TrainableOf(graph, fsdp)) {}
+        trainable_(TrainableOf(graph, rules)) {}
 
   // What the first step() creates: AdamW per parameter a step count and two moments, SGD a momentum
   // buffer, if it has momentum.
@@ -50,7 +50,7 @@ class OptimizerLowering {
   void Step() {
     std::vector<BufferId> in;
     std::vector<BufferId> out;
-    for (const Fsdp2::Gradient& g : fsdp_.gradients()) in.push_back(g.buffer);
+    for (const ShardingRules::Gradient& g : rules_.gradients()) in.push_back(g.buffer);
     int64_t elems = 0;
     for (const ShardedParameter* p : trainable_) {
       out.push_back(p->shard);
@@ -68,7 +68,7 @@ class OptimizerLowering {
     pb::Op& op = builder_.Issue(kHost, {}, {});
     op.mutable_zero_grad();
     if (place_.on_host && update != kNoOp) op.add_host_waits(update);
-    for (const Fsdp2::Gradient& g : fsdp_.gradients()) builder_.Free(g.buffer);
+    for (const ShardingRules::Gradient& g : rules_.gradients()) builder_.Free(g.buffer);
   }
 
  private:
@@ -127,16 +127,16 @@ class OptimizerLowering {
     return id;
   }
 
-  // A buffer whose bytes follow from a rank's part; ranks that hold fewer are listed.
+  // A buffer whose bytes follow from a rank's part; ranks that hold another number are listed.
   BufferId PerRank(pb::Category category, const std::function<int64_t(int)>& bytes_of) {
     const int64_t most = bytes_of(0);
     const BufferId id = Allocate(most, category);
     for (int rank = 1; rank < builder_.plan().mesh().world_size(); ++rank) {
       const int64_t bytes = bytes_of(rank % place_.ranks);
       if (bytes == most) continue;
-      pb::RankBytes& fewer = *builder_.buffer(id).add_fewer();
-      fewer.set_rank(rank);
-      fewer.set_bytes(bytes);
+      pb::RankBytes& other = *builder_.buffer(id).add_others();
+      other.set_rank(rank);
+      other.set_bytes(bytes);
     }
     return id;
   }
@@ -144,7 +144,7 @@ class OptimizerLowering {
   const OptimizerChoice choice_;
   const UpdatePlace place_;
   const ModelGraph& graph_;
-  const Fsdp2& fsdp_;
+  const ShardingRules& rules_;
   PlanBuilder& builder_;
   const std::vector<const ShardedParameter*> trainable_;
   std::vector<BufferId> state_;
@@ -152,9 +152,9 @@ class OptimizerLowering {
 
 }  // namespace
 
-std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const Fsdp2& fsdp) {
+std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const ShardingRules& rules) {
   std::vector<const ShardedParameter*> by_index(graph.parameters.size(), nullptr);
-  for (const UnitLayout& unit : fsdp.layouts()) {
+  for (const UnitLayout& unit : rules.layouts()) {
     for (const ShardedParameter& p : unit.parameters) by_index[p.parameter] = &p;
   }
   std::erase_if(by_index, [](const ShardedParameter* p) { return p->frozen; });
@@ -162,8 +162,8 @@ std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const 
 }
 
 void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-                  const Fsdp2& fsdp, PlanBuilder& builder) {
-  OptimizerLowering lowering(choice, place, graph, fsdp, builder);
+                  const ShardingRules& rules, PlanBuilder& builder) {
+  OptimizerLowering lowering(choice, place, graph, rules, builder);
   builder.SetPhase(pb::OPTIMIZER);
   builder.SetUnit(-1);
   if (choice.kind != pb::OPTIMIZER_NONE) lowering.Init();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/graph/model_graph.h"
-#include "planner/lower/fsdp2.h"
+#include "planner/lower/sharding_rules.h"
 #include "planner/lower/plan_builder.h"
 
 namespace foreshard {
@@ -29,9 +29,9 @@ struct UpdatePlace {
 // the unpadded local shapes, so ranks with fewer rows hold less. On the host, whatever is issued
 // after it finds the update done.
 void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-                  const Fsdp2& fsdp, PlanBuilder& builder);
+                  const ShardingRules& rules, PlanBuilder& builder);
 
 // The trainable parameters in the plan's order.
-std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const Fsdp2& fsdp);
+std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const ShardingRules& rules);
 
 }  // namespace foreshard

@@ -79,6 +79,21 @@ void PlanBuilder::BeginSegment(std::string_view name) {
   for (int& writes : writes_) writes = std::min(writes, 1);
 }
 
+void PlanBuilder::Replay(int segment) {
+  for (const pb::Op& op : plan_.segments(segment).ops()) {
+    for (const BufferId b : op.allocs()) {
+      CHECK(!alive_[b]) << "buffer " << b << " allocated twice";
+      alive_[b] = true;
+      writes_[b] = 0;
+    }
+    for (const BufferId b : op.out()) ++writes_[b];
+    for (const BufferId b : op.frees()) {
+      CHECK(alive_[b]) << "buffer " << b << " freed twice";
+      alive_[b] = false;
+    }
+  }
+}
+
 BufferId PlanBuilder::Allocate(int64_t bytes, pb::Category category, StreamId stream) {
   CHECK_GE(bytes, 0);
   pb::Buffer* buffer = plan_.add_buffers();

@@ -72,6 +72,8 @@ class PlanBuilder {
 
   StreamId AddStream(std::string_view name, pb::Stream::Role role);
   void BeginSegment(std::string_view name);
+  // The segment runs again: what it allocates and frees comes and goes as when it was written.
+  void Replay(int segment);
 
   // A buffer that the next op allocates. Zero bytes are allowed: nothing is then allocated at all.
   BufferId Allocate(int64_t bytes, pb::Category category, StreamId stream);

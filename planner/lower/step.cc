@@ -1,6 +1,8 @@
 #include "planner/lower/step.h"
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "planner/eager/ops.h"
@@ -41,59 +43,148 @@ class StepLowering {
     if (model_.vocab_size() > 0) {
       eager.MarkLogits(model_.vocab_size(), graph_.batch * graph_.seq);
     }
-    Fsdp2 fsdp(eager, graph_, units_, rules_, std::move(layouts), ShardingOf());
-    ForwardPass forward(eager, graph_, units_, fsdp, d_.forward);
+    const std::unique_ptr<ShardingRules> rules = MakeRules(eager, std::move(layouts));
+    ForwardPass forward(eager, graph_, units_, *rules, d_.forward);
     const Tensor labels = AddInputs(eager, forward);
     AddWorkspace();
     if (d_.loss == pb::CROSS_ENTROPY_IN_MODEL) {
       forward.SetLoss([&](const Tensor& output) { return LossInModel(eager, output, labels); });
     }
-    for (const Part& part : Parts()) LowerPart(part, eager, fsdp, forward, labels);
-    builder_.SetMicroBatch(0);
-    const UpdatePlace update = PlaceOfUpdate();
-    if (d_.clip) AddClip(*d_.clip, update, graph_, fsdp, builder_);
-    AddOptimizer(d_.optimizer, update, graph_, fsdp, builder_);
-    AddPrograms();
+    LowerSteps({eager, *rules, forward, labels});
   }
 
  private:
-  // Micro-batches that are lowered once: a segment.
-  struct Part {
-    const char* segment;
-    int first;
-    int count;
-    BackwardRules rules;
+  // What runs.
+  struct Actors {
+    Eager& eager;
+    ShardingRules& rules;
+    ForwardPass& forward;
+    const Tensor& labels;
   };
+  // Segments in a row.
+  struct Use {
+    int segment;
+    int repeat;
+  };
+  using Uses = std::vector<Use>;
 
-  // Micro-batches differ by what they find: the first finds no gradients. Where the last is told
-  // something else, it differs too.
-  std::vector<Part> Parts() const {
-    const int n = d_.micro_batches;
-    const BackwardRules& rules = d_.before_last;
-    if (n == 1) return {{"step", 0, 1, {}}};
-    const bool alike = rules.reduces && rules.reshards && rules.all_reduces && rules.is_last;
-    if (alike) return {{"first_micro_batch", 0, 1, {}}, {"next_micro_batch", 1, n - 1, {}}};
-    std::vector<Part> parts = {{"first_micro_batch", 0, 1, rules}};
-    if (n > 2) parts.push_back({"next_micro_batch", 1, n - 2, rules});
-    parts.push_back({"last_micro_batch", n - 1, 1, {}});
-    return parts;
+  std::unique_ptr<ShardingRules> MakeRules(Eager& eager, std::vector<UnitLayout> layouts) {
+    return std::make_unique<Fsdp2>(eager, graph_, units_, rules_, std::move(layouts), ShardingOf());
   }
 
-  void LowerPart(const Part& part, Eager& eager, Fsdp2& fsdp, ForwardPass& forward,
-                 const Tensor& labels) {
-    builder_.BeginSegment(part.segment);
-    builder_.SetMicroBatch(part.first);
+  // Lowers one step after the other until a step leaves what it found: it is the steady one. What
+  // libraries keep from step to step settles within a few.
+  void LowerSteps(const Actors& actors) {
+    constexpr size_t kMostSteps = 16;
+    std::vector<Uses> steps;
+    Uses update;
+    std::string found;
+    do {
+      CHECK(steps.size() < kMostSteps) << "no step leaves what it found";
+      found = actors.rules.State();
+      steps.push_back(LowerMicroBatches(actors));
+      if (steps.size() == 1) {
+        update = LowerUpdate(actors.rules);
+      } else {
+        for (const Use& use : update) {
+          if (!IsInit(use)) builder_.Replay(use.segment);
+        }
+      }
+      actors.rules.EndStep();
+    } while (actors.rules.State() != found);
+    AddPrograms(steps, update);
+  }
+
+  // One segment for each kind of micro-batch: they differ by what they are told and what they find.
+  Uses LowerMicroBatches(const Actors& actors) {
+    Uses uses;
+    BackwardRules told_before;
+    std::string found_before;
+    for (int m = 0; m < d_.micro_batches; ++m) {
+      const bool is_last = m + 1 == d_.micro_batches;
+      const BackwardRules told = is_last ? BackwardRules{} : d_.before_last;
+      std::string found = actors.rules.State();
+      if (m > 0 && told == told_before && found == found_before) {
+        ++uses.back().repeat;
+        continue;
+      }
+      const bool as_others = told == d_.before_last;
+      LowerMicroBatch(m, NameOf(m, as_others, static_cast<int>(uses.size())), told, actors);
+      uses.push_back({builder_.plan().segments_size() - 1, 1});
+      told_before = told;
+      found_before = std::move(found);
+    }
+    builder_.SetMicroBatch(0);
+    return uses;
+  }
+
+  std::string NameOf(int micro_batch, bool as_others, int segments_before) const {
+    if (d_.micro_batches == 1) return "step";
+    if (micro_batch == 0) return "first_micro_batch";
+    if (!as_others) return "last_micro_batch";
+    if (segments_before == 1) return "next_micro_batch";
+    return "next_micro_batch_" + std::to_string(segments_before);
+  }
+
+  void LowerMicroBatch(int micro_batch, const std::string& name, const BackwardRules& told,
+                       const Actors& actors) {
+    Eager& eager = actors.eager;
+    builder_.BeginSegment(name);
+    builder_.SetMicroBatch(micro_batch);
     builder_.SetPhase(pb::FORWARD);
-    fsdp.BeginMicroBatch(part.rules);
+    actors.rules.BeginMicroBatch(told);
     eager.ForgetDraws();
     const int before = eager.storages();
-    Tensor loss = forward.Run();
-    if (d_.loss != pb::CROSS_ENTROPY_IN_MODEL) loss = Loss(eager, std::move(loss), labels);
+    Tensor loss = actors.forward.Run();
+    if (d_.loss != pb::CROSS_ENTROPY_IN_MODEL) loss = Loss(eager, std::move(loss), actors.labels);
     builder_.plan().add_losses(eager.buffer(loss));
     for (BufferId b : eager.LiveBuffers(before)) builder_.buffer(b).set_category(pb::ACTIVATION);
     builder_.SetPhase(pb::BACKWARD);
-    eager.Backward(loss, fsdp);
+    eager.Backward(loss, actors.rules);
     loss.reset();
+  }
+
+  // Clipping and the optimizer, which are the same in all steps but for what the first creates.
+  Uses LowerUpdate(const ShardingRules& rules) {
+    const int first = builder_.plan().segments_size();
+    const UpdatePlace update = PlaceOfUpdate();
+    if (d_.clip) AddClip(*d_.clip, update, graph_, rules, builder_);
+    AddOptimizer(d_.optimizer, update, graph_, rules, builder_);
+    Uses uses;
+    for (int s = first; s < builder_.plan().segments_size(); ++s) uses.push_back({s, 1});
+    return uses;
+  }
+
+  bool IsInit(const Use& use) {
+    return builder_.plan().segments(use.segment).name() == "optimizer_init";
+  }
+
+  // A step that both the first and all others are has segments of its plain name.
+  void AddPrograms(const std::vector<Uses>& steps, const Uses& update) {
+    const size_t last = steps.size() - 1;
+    for (size_t i = 0; i < std::max<size_t>(steps.size(), 2); ++i) {
+      const Uses& step = steps[std::min(i, last)];
+      pb::Program& program = *builder_.plan().add_programs();
+      program.set_name(i == 0      ? "first"
+                       : i >= last ? "steady"
+                       : i == 1    ? "warmup"
+                                   : "warmup_" + std::to_string(i));
+      for (const Use& use : step) {
+        AddUse(use, program);
+        if (last == 0) continue;
+        pb::Segment& segment = *builder_.plan().mutable_segments(use.segment);
+        segment.set_name(program.name() + "/" + segment.name());
+      }
+      for (const Use& use : update) {
+        if (i == 0 || !IsInit(use)) AddUse(use, program);
+      }
+    }
+  }
+
+  static void AddUse(const Use& use, pb::Program& program) {
+    pb::SegmentUse& out = *program.add_uses();
+    out.set_segment(use.segment);
+    out.set_repeat(use.repeat);
   }
 
   void AddTables() {
@@ -268,23 +359,6 @@ class StepLowering {
     Tensor loss = d_.forward.profile->cross_entropy(eager, rows, targets);
     eager.set_in_loss(false);
     return loss;
-  }
-
-  void AddPrograms() {
-    const auto add = [&](const char* name, bool is_first) {
-      pb::Program& program = *builder_.plan().add_programs();
-      program.set_name(name);
-      const std::vector<Part> parts = Parts();
-      for (int i = 0; i < builder_.plan().segments_size(); ++i) {
-        const std::string& segment = builder_.plan().segments(i).name();
-        if (segment == "optimizer_init" && !is_first) continue;
-        pb::SegmentUse& use = *program.add_uses();
-        use.set_segment(i);
-        use.set_repeat(i < static_cast<int>(parts.size()) ? parts[i].count : 1);
-      }
-    };
-    add("first", true);
-    add("steady", false);
   }
 
   const pb::Model& model_;

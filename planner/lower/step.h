@@ -7,9 +7,9 @@
 #include "planner/lower/behaviour.h"
 #include "planner/lower/clip.h"
 #include "planner/lower/forward.h"
-#include "planner/lower/fsdp2.h"
 #include "planner/lower/optimizer.h"
 #include "planner/lower/plan_builder.h"
+#include "planner/lower/sharding_rules.h"
 #include "planner/profiles/profile.h"
 #include "planner/wrap.h"
 
@@ -28,6 +28,9 @@ struct StepDecisions {
   int replicas = 1;
   std::vector<UnitRules> units;  // reshard groups are set as groups are made
   std::vector<int> shard_dims;   // per parameter; empty = dim 0 of all
+  pb::Strategy strategy = pb::FULLY_SHARD;
+  pb::Fsdp1Options fsdp1;
+  pb::DdpOptions ddp;
   int micro_batches = 1;
   BackwardRules before_last;  // what holds for all micro-batches but the last
   int reduce_inputs = 1;

@@ -10,7 +10,7 @@
 
 namespace foreshard::run {
 
-inline constexpr int kMemoryClasses = 34;
+inline constexpr int kMemoryClasses = 38;
 inline constexpr int64_t kNoOp = -1;
 
 // What the caller tells buffers apart by; any meaning.

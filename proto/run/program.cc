@@ -50,8 +50,8 @@ void FlattenTables(const pb::Plan& plan, int rank, Program& program) {
 }  // namespace
 
 Bytes BytesOn(const pb::Buffer& buffer, int rank) {
-  for (const pb::RankBytes& fewer : buffer.fewer()) {
-    if (fewer.rank() == rank) return Bytes(fewer.bytes());
+  for (const pb::RankBytes& other : buffer.others()) {
+    if (other.rank() == rank) return Bytes(other.bytes());
   }
   return Bytes(buffer.bytes());
 }

@@ -73,4 +73,11 @@ Seconds AllReduceTime(const Ring& ring, Bytes full) {
   return ring.base + 2.0 * RoundTime(ring, full);
 }
 
+Seconds BroadcastTime(const Ring& ring, Bytes full) {
+  if (ring.ranks == 1 || full.count() == 0) return Seconds(0);
+  const int between = ring.nodes - 1;
+  return ring.base + (ring.ranks - 1 - between) * ring.intra_step + between * ring.inter_step +
+         full / ring.bandwidth;
+}
+
 }  // namespace foreshard::sim

@@ -34,4 +34,7 @@ Seconds RingTime(const Ring& ring, Bytes full);
 // Likewise of an all-reduce of `full` bytes: a reduce-scatter and an all-gather, begun as one.
 Seconds AllReduceTime(const Ring& ring, Bytes full);
 
+// Likewise of a broadcast of `full` bytes, which are passed on in pieces.
+Seconds BroadcastTime(const Ring& ring, Bytes full);
+
 }  // namespace foreshard::sim

@@ -60,7 +60,8 @@ pb::DType ArithmeticType(const pb::Kernel& kernel) {
 }
 
 bool IsCollective(const pb::Op& op) {
-  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce();
+  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce() ||
+         op.has_broadcast();
 }
 
 // A gradient that already has its type needs no kernel.
@@ -176,6 +177,14 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
     case pb::Op::kAllReduce:
       return AllReduceTime(rings_[op.all_reduce().group()],
                            SizeOfElements(op.all_reduce().elems(), op.all_reduce().dtype()));
+    case pb::Op::kBroadcast:
+      return BroadcastTime(rings_[op.broadcast().group()],
+                           SizeOfElements(op.broadcast().elems(), op.broadcast().dtype()));
+    case pb::Op::kBucketCopyIn:
+      return CopyTime(2 * SizeOfElements(op.bucket_copy_in().elems(), op.bucket_copy_in().dtype()));
+    case pb::Op::kBucketCopyOut:
+      return CopyTime(2 *
+                      SizeOfElements(op.bucket_copy_out().elems(), op.bucket_copy_out().dtype()));
     case pb::Op::kCopyToDevice:
       return LinkTime(SizeOfElements(op.copy_to_device().elems(), op.copy_to_device().dtype()));
     case pb::Op::kCopyToHost:
@@ -187,6 +196,7 @@ Seconds RooflineModel::DeviceTime(const pb::Op& op) const {
     case pb::Op::kSplitGradient:
     case pb::Op::kClipNorms:
     case pb::Op::kClipScale:
+    case pb::Op::kConcatGradients:
     case pb::Op::kGradFinalize:
       return CopyTime(Total(op.in()) + Total(op.out()));
     case pb::Op::kOptimizerInit:

@@ -44,7 +44,7 @@ TEST(Prepare, SizesAreThoseOfThePlanWithoutReadingThem) {
   for (const pb::Buffer& buffer : plan.buffers()) {
     for (int rank = 0; rank < 3; ++rank) {
       int64_t bytes = buffer.bytes();
-      for (const pb::RankBytes& fewer : buffer.fewer()) {
+      for (const pb::RankBytes& fewer : buffer.others()) {
         if (fewer.rank() == rank) bytes = fewer.bytes();
       }
       expected[rank].push_back(bytes);
@@ -52,7 +52,7 @@ TEST(Prepare, SizesAreThoseOfThePlanWithoutReadingThem) {
   }
   for (pb::Buffer& buffer : *plan.mutable_buffers()) {
     buffer.set_bytes(-1);
-    buffer.clear_fewer();
+    buffer.clear_others();
   }
   for (int rank = 0; rank < 3; ++rank) {
     const auto prepared = Prepare(plan, rank);

@@ -131,9 +131,9 @@ TEST(Optimizer, LoopHoldsWhatTheWorstParameterNeeds) {
   };
   const pb::Buffer& held = plan.buffers(Step(plan).allocs(0));
   EXPECT_EQ(held.bytes(), worst([](int64_t d) { return (d + 2) / 3; }));
-  ASSERT_EQ(held.fewer_size(), 1);
-  EXPECT_EQ(held.fewer(0).rank(), 2);
-  EXPECT_EQ(held.fewer(0).bytes(), worst([](int64_t d) { return d - 2 * ((d + 2) / 3); }));
+  ASSERT_EQ(held.others_size(), 1);
+  EXPECT_EQ(held.others(0).rank(), 2);
+  EXPECT_EQ(held.others(0).bytes(), worst([](int64_t d) { return d - 2 * ((d + 2) / 3); }));
 }
 
 // The decayed gradient of one parameter at a time: 11 rows of 8 are most.

@@ -191,8 +191,8 @@ TEST(FsdpOracle8, RanksBeyondTheRowsHoldPaddingOnly) {
     // State follows the real rows: rank 3 has (0, 6) and (0,), rank 2 (0, 6) and (1,).
     std::map<int64_t, std::map<int, int64_t>> moments;  // bytes on rank 0 -> rank -> bytes
     for (const pb::Buffer& b : plan.buffers()) {
-      if (b.category() != pb::OPTIMIZER_STATE || b.fewer().empty()) continue;
-      for (const pb::RankBytes& fewer : b.fewer()) moments[b.bytes()][fewer.rank()] = fewer.bytes();
+      if (b.category() != pb::OPTIMIZER_STATE || b.others().empty()) continue;
+      for (const pb::RankBytes& fewer : b.others()) moments[b.bytes()][fewer.rank()] = fewer.bytes();
     }
     EXPECT_THAT(moments[6 * 4], ElementsAre(testing::Pair(2, 0), testing::Pair(3, 0)));
     EXPECT_THAT(moments[2 * 4], ElementsAre(testing::Pair(2, 4), testing::Pair(3, 0)));
@@ -317,7 +317,7 @@ TEST(FsdpOracle28, GradientsOfAUnitAreOneBufferOfItsShard) {
     for (const pb::Buffer& b : plan.buffers()) {
       if (b.category() != pb::SHARDED_GRAD) continue;
       gradients.emplace_back(plan.units(b.unit()).name(), b.bytes());
-      EXPECT_TRUE(b.fewer().empty());  // padded, so the same on every rank
+      EXPECT_TRUE(b.others().empty());  // padded, so the same on every rank
     }
     // In the order of their reductions.
     EXPECT_THAT(gradients,

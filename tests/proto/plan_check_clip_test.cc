@@ -116,7 +116,7 @@ pb::Plan HalfMoments() {
   Update(plan).mutable_optimizer_step()->set_dtype(pb::BF16);
   for (const int b : {16, 17, 19, 20}) {
     plan.mutable_buffers(b)->set_bytes(plan.buffers(b).bytes() / 2);
-    for (pb::RankBytes& fewer : *plan.mutable_buffers(b)->mutable_fewer()) {
+    for (pb::RankBytes& fewer : *plan.mutable_buffers(b)->mutable_others()) {
       fewer.set_bytes(fewer.bytes() / 2);
     }
   }

@@ -149,7 +149,7 @@ pb::Plan ColumnPlan() {
   unit.set_padded_shard_numel(3);
   unit.set_grad_padded_shard_numel(3);
   unit.set_gathered_numel(6);
-  plan.mutable_buffers(0)->clear_fewer();
+  plan.mutable_buffers(0)->clear_others();
   for (const auto& [buffer, bytes] :
        {std::pair(0, 12), {4, 6}, {5, 12}, {6, 12}, {9, 24}, {10, 12}, {16, 12}, {17, 12}}) {
     plan.mutable_buffers(buffer)->set_bytes(bytes);

@@ -107,7 +107,7 @@ inline constexpr std::string_view kSmallPlan = R"pb(
     bytes: 16
     category: SHARDED_PARAM
     unit: 1
-    fewer { rank: 1 bytes: 8 }
+    others { rank: 1 bytes: 8 }
   }
   buffers { bytes: 8 category: SHARDED_PARAM unit: 0 }
   buffers { bytes: 4 category: SHARDED_PARAM unit: 0 }

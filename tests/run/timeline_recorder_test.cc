@@ -18,7 +18,7 @@ constexpr std::string_view kPlan = R"pb(
   buffers {
     bytes: 16
     category: SHARDED_PARAM
-    fewer { rank: 1 bytes: 12 }
+    others { rank: 1 bytes: 12 }
   }
   resident: 1
   segments {

@@ -17,7 +17,7 @@ namespace {
 pb::Plan Plan() {
   auto plan = ParseOrDie<pb::Plan>(sim::kTwoUnitPlan);
   // Rank 1 has 8 bytes less of the root's shard.
-  pb::RankBytes& fewer = *plan.mutable_buffers(0)->add_fewer();
+  pb::RankBytes& fewer = *plan.mutable_buffers(0)->add_others();
   fewer.set_rank(1);
   fewer.set_bytes(plan.buffers(0).bytes() - 8);
   return plan;
