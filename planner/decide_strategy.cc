@@ -41,6 +41,12 @@ Status CheckFlat(const PlanRequest& r, pb::Strategy strategy) {
         "strategy: {} has no replicas, and replicate is {}; use hybrid_shard or hybrid_shard_zero2",
         r.strategy, r.replicate_size));
   }
+  if (IsHybrid(strategy) && r.replicate_size == r.world_size) {
+    return InvalidArgument(fmt::format(
+        "strategy: {} with {} replicas leaves shard groups of one rank, in which PyTorch does not "
+        "reduce over the replicas; use no_shard",
+        r.strategy, r.replicate_size));
+  }
   const auto refuse = [&](const char* flag, const char* what) {
     return InvalidArgument(fmt::format("{}: FSDP1 {}; use strategy fsdp2", flag, what));
   };
