@@ -16,6 +16,7 @@
 #include "planner/prefetch_ahead.h"
 #include "planner/unit_rules.h"
 #include "planner/validate.h"
+#include "planner/wrap_policy.h"
 #include "proto/base/text.h"
 #include "proto/oplib/workspace.h"
 #include "proto/plan_check.h"
