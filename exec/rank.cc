@@ -35,7 +35,7 @@ RankRunner::RankRunner(const RunContext& context, int rank, const PreparedPlan& 
       communicator_(communicator),
       blocks_(prepared.buffer_bytes.size()),
       group_ends_(context.plan.groups_size()),
-      log_(static_cast<int>(context.programs.size())) {}
+      log_(static_cast<int>(context.programs.size()), context.plan.programs_size()) {}
 
 Status RankRunner::Run() {
   RETURN_IF_ERROR(Load());
