@@ -158,6 +158,13 @@ Status CheckUnitsRun(const ModelGraph& graph, const std::vector<Unit>& units) {
   return OkStatus();
 }
 
+// The calls that make units: without shards there is one, of the whole model.
+StatusOr<std::vector<WrapRequest>> CallsOf(const ModelGraph& graph, const std::string& block_class,
+                                           const PlanRequest& request, pb::Strategy strategy) {
+  if (!IsReplicated(strategy)) return WrapCalls(graph, block_class, request);
+  return std::vector<WrapRequest>{{{""}, false}};
+}
+
 Status CheckParametersAreUsed(const ModelGraph& graph) {
   if (const int unused = UnusedParameter(graph); unused != kNone) {
     return InvalidInput(
@@ -210,7 +217,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& asked) {
   ASSIGN_OR_RETURN(StepDecisions decisions, Decide(request, graph));
   RETURN_IF_ERROR(CheckModel(model, graph, decisions));
   ASSIGN_OR_RETURN(const std::vector<WrapRequest> calls,
-                   WrapCalls(graph, model.block_class(), request));
+                   CallsOf(graph, model.block_class(), request, decisions.strategy));
   ASSIGN_OR_RETURN(const std::vector<Unit> units, MakeUnits(graph, calls));
   RETURN_IF_ERROR(CheckUnitsRun(graph, units));
   ListPrefetchAhead(graph, units, request);

@@ -97,6 +97,12 @@ void Eager::Allocate(const Tensor& t) {
   if (storage.logits) builder_.buffer(storage.buffer).set_logits(true);
 }
 
+BufferId Eager::Disown(const Tensor& t) {
+  Storage& storage = storages_[t->storage];
+  storage.external = true;
+  return storage.buffer;
+}
+
 void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*> in,
                    std::initializer_list<const Tensor*> out, const KernelAttr& attr) {
   launched_ = StartLaunch(kernel, out);

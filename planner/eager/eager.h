@@ -101,6 +101,8 @@ class Eager {
   Tensor External(BufferId buffer, DType dtype, const Dims& shape);
   // Gives a tensor its memory, with the next op; launches do so for what they write.
   void Allocate(const Tensor& t);
+  // From now on nobody here frees the tensor's buffer.
+  BufferId Disown(const Tensor& t);
   // Moves an external tensor, and every view of it, to another buffer.
   void Rebind(const Tensor& t, BufferId buffer);
   Tensor View(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset);

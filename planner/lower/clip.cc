@@ -13,6 +13,7 @@ class ClipLowering {
                const ShardingRules& rules, PlanBuilder& builder)
       : choice_(choice),
         place_(place),
+        rules_(rules),
         builder_(builder),
         tensors_(static_cast<int64_t>(TrainableOf(graph, rules).size())) {
     for (const ShardingRules::Gradient& g : rules.gradients()) gradients_.push_back(g.buffer);
@@ -42,7 +43,9 @@ class ClipLowering {
     for (int64_t i = 0; i < tensors_; ++i) norms_.push_back(Allocate(1));
     if (place_.ranks > 1) norms_.push_back(Allocate(tensors_));
     norms_.push_back(Allocate(tensors_));
-    builder_.Issue(place_.stream, gradients_, norms_).mutable_clip_norms()->set_loop(choice_.loop);
+    pb::Op& op = builder_.Issue(place_.stream, gradients_, norms_);
+    AddOffsets(rules_, op);
+    op.mutable_clip_norms()->set_loop(choice_.loop);
   }
 
   void AllReduce() {
@@ -64,7 +67,9 @@ class ClipLowering {
     }
     std::vector<BufferId> in = gradients_;
     in.push_back(norms_.back());
-    pb::ClipScale& scale = *builder_.Issue(place_.stream, in, gradients_).mutable_clip_scale();
+    pb::Op& op = builder_.Issue(place_.stream, in, gradients_);
+    AddOffsets(rules_, op);
+    pb::ClipScale& scale = *op.mutable_clip_scale();
     scale.set_max_norm(choice_.max_norm);
     scale.set_loop(choice_.loop);
     for (BufferId b : temporaries) builder_.Free(b);
@@ -73,6 +78,7 @@ class ClipLowering {
 
   const ClipChoice choice_;
   const UpdatePlace place_;
+  const ShardingRules& rules_;
   PlanBuilder& builder_;
   const int64_t tensors_;
   std::vector<BufferId> gradients_;

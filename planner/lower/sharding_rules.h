@@ -66,9 +66,13 @@ class ShardingRules : public GradientHooks {
     int unit;
     BufferId buffer;
     int parameter = kNone;
+    int64_t offset = 0;  // elements, where it is a part of the buffer
+    bool operator==(const Gradient&) const = default;
   };
   virtual const std::vector<Gradient>& gradients() const = 0;
   virtual const std::vector<UnitLayout>& layouts() const = 0;
+  // Whether zero_grad gives the gradients' memory back.
+  virtual bool frees_gradients() const { return true; }
 
   // ---- a step, micro-batch by micro-batch
   virtual void BeginMicroBatch(const BackwardRules& rules) = 0;

@@ -41,6 +41,9 @@ struct StepDecisions {
   std::string arch;
 };
 
+// Whether every rank has all parameters: there are no units but the model.
+bool IsReplicated(pb::Strategy strategy);
+
 // Fills the plan's tables, segments and programs. REQUIRES: the graph has an output that needs a
 // gradient and, for the cross-entropies, a vocabulary dimension.
 void LowerStep(const pb::Model& model, const ModelGraph& graph, const std::vector<Unit>& units,
