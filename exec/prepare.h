@@ -55,10 +55,30 @@ struct CopyElements {
   std::vector<CopyPiece> pieces;
 };
 
-// In place: `out` holds the slices of all ranks, own slice first written.
+// `out` holds the slices of all ranks in the end, of which its own stands there before, or in `in`.
 struct GatherSlices {
   int group = 0;
   int64_t slice = 0;  // elements of one rank
+  DType dtype = DType::kFp32;
+  bool is_in_place = true;
+};
+
+// Elements of the first of `in` times a factor into a part of `out`; to accumulate, what is there is
+// added before it is multiplied.
+struct ScaleInto {
+  DType dtype = DType::kFp32;
+  int64_t numel = 0;
+  int64_t from = 0;  // elements
+  int64_t to = 0;
+  double factor = 1;
+  bool accumulates = false;
+};
+
+// The elements of one member for all others, in place.
+struct SendToAll {
+  int group = 0;
+  int root = 0;  // place in the group
+  int64_t numel = 0;
   DType dtype = DType::kFp32;
 };
 
@@ -95,7 +115,8 @@ struct AddElements {
 // Zeros the optimizer's state.
 struct ZeroState {};
 
-// This rank's real elements of the gradient of a trainable parameter.
+// This rank's elements of a gradient that is read as one tensor: the real ones of a trainable
+// parameter, or all of a flat one's shard.
 struct GradientSlice {
   DType dtype = DType::kFp32;  // and of the parameter
   int64_t numel = 0;
@@ -119,7 +140,7 @@ struct ScaleGradients {
 
 enum class UpdateRule { kAdamW, kAdamW8Bit, kSgd };
 
-// One update of the rank's real elements of every trainable parameter.
+// One update of the rank's elements of everything that is trained.
 struct UpdateParameters {
   UpdateRule rule = UpdateRule::kAdamW;
   bool keeps_roots = false;    // all square roots at once, in the op's scratch
@@ -127,13 +148,15 @@ struct UpdateParameters {
   DType state = DType::kFp32;  // of moments that are not kept in 8 bits
   double learning_rate = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
   struct Slice : GradientSlice {
-    int parameter = 0;  // in `out`
-    int state = -1;     // in `out`, the first of its state buffers
+    int parameter = 0;           // in `out`
+    int state = -1;              // in `out`, the first of its state buffers
+    int64_t parameter_from = 0;  // elements
   };
   std::vector<Slice> slices;
+  std::vector<GradientSlice> gradients;  // the same by trainable parameter, in the plan's order
 };
 
-using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices,
+using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices, ScaleInto, SendToAll,
                           ReduceInPlace, DivideElements, AddElements, ZeroState, MeasureGradients,
                           ScaleGradients, UpdateParameters>;
 

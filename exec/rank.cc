@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "exec/convert.h"
@@ -53,30 +54,37 @@ Status RankRunner::Load() {
     ASSIGN_OR_RETURN(blocks_[buffer],
                      device_.Allocate(prepared_.buffer_bytes[buffer], PoolOf(buffer)));
   }
-  for (int p = 0; p < context_.plan.parameters_size(); ++p) RETURN_IF_ERROR(LoadParameter(p));
+  // Zeros where a rank has less than others; several parameters may share a buffer.
+  std::map<int, std::vector<int>> parameters;
+  for (int p = 0; p < context_.plan.parameters_size(); ++p) {
+    parameters[context_.plan.parameters(p).sharded_buffer()].push_back(p);
+  }
+  for (const auto& [buffer, held] : parameters) {
+    std::vector<std::byte> bytes(prepared_.buffer_bytes[buffer]);
+    for (const int p : held) RETURN_IF_ERROR(LoadParameter(p, bytes));
+    RETURN_IF_ERROR(WriteNow(buffer, std::move(bytes)));
+  }
   for (const pb::ModuleBuffer& row : context_.plan.module_buffers()) {
     RETURN_IF_ERROR(LoadModuleBuffer(row));
   }
   return OkStatus();
 }
 
-// The rank's part, and zeros where it has less than others.
-Status RankRunner::LoadParameter(int parameter) {
+// The rank's part.
+Status RankRunner::LoadParameter(int parameter, std::vector<std::byte>& shard) {
   const ShardMap shards(context_.plan, rank_);
-  const int64_t padded = shards.padded_numel(parameter);
   const int64_t local = shards.local_numel(parameter);
+  if (local == 0) return OkStatus();
   const DType dtype = shards.dtype(parameter);
   std::vector<float> values(local);
-  if (local > 0) {
-    const ShardMap::Runs runs = shards.LocalRuns(parameter);
-    for (int64_t i = 0; i < runs.count; ++i) {
-      const std::span<float> run = std::span(values).subspan(i * runs.numel, runs.numel);
-      RETURN_IF_ERROR(context_.weights.Fill(parameter, runs.first + i * runs.step, run));
-    }
+  const ShardMap::Runs runs = shards.LocalRuns(parameter);
+  for (int64_t i = 0; i < runs.count; ++i) {
+    const std::span<float> run = std::span(values).subspan(i * runs.numel, runs.numel);
+    RETURN_IF_ERROR(context_.weights.Fill(parameter, runs.first + i * runs.step, run));
   }
-  std::vector<std::byte> bytes(padded * SizeOf(dtype));
-  ConvertElements(values.data(), DType::kFp32, bytes.data(), dtype, local);
-  return WriteNow(context_.plan.parameters(parameter).sharded_buffer(), std::move(bytes));
+  std::byte* to = shard.data() + shards.local_offset(parameter) * SizeOf(dtype);
+  ConvertElements(values.data(), DType::kFp32, to, dtype, local);
+  return OkStatus();
 }
 
 Status RankRunner::LoadModuleBuffer(const pb::ModuleBuffer& row) {
@@ -255,9 +263,9 @@ void RankRunner::ReadGradients(const PreparedOp& op) {
   const ShardMap shards(context_.plan, rank_);
   if (context_.last_gradients == nullptr || !is_last || !IsFirstReplica()) return;
   const std::vector<int> trainable = shards.Trainable();
-  const auto& slices = std::get<UpdateParameters>(op.work).slices;
+  const auto& slices = std::get<UpdateParameters>(op.work).gradients;
   for (size_t i = 0; i < slices.size(); ++i) {
-    const auto& slice = slices[i];
+    const GradientSlice& slice = slices[i];
     const int64_t size = SizeOf(slice.dtype);
     const Block& gradient = blocks_[op.in[slice.gradient]];
     const Block part{gradient.data + slice.gradient_from * size, slice.numel * size};
@@ -297,7 +305,10 @@ Status RankRunner::ReadWeights() {
   const ShardMap shards(context_.plan, rank_);
   for (int p = 0; p < context_.plan.parameters_size(); ++p) {
     const int buffer = context_.plan.parameters(p).sharded_buffer();
-    ReadShard(StreamOf(buffer), shards, p, blocks_[buffer], (*context_.final_weights)[p]);
+    const Block& shard = blocks_[buffer];
+    const int64_t first = shards.local_offset(p) * SizeOf(shards.dtype(p));
+    ReadShard(StreamOf(buffer), shards, p, {shard.data + first, shard.bytes - first},
+              (*context_.final_weights)[p]);
     RETURN_IF_ERROR(device_.Synchronize(device_.Record(StreamOf(buffer))));
   }
   return OkStatus();

@@ -11,8 +11,8 @@
 #include "exec/device.h"
 #include "exec/failure.h"
 #include "exec/log.h"
-#include "exec/prepare_parts.h"
 #include "exec/scoreboard.h"
+#include "exec/shard_map.h"
 #include "exec/weights.h"
 #include "proto/plan.pb.h"
 
@@ -60,7 +60,7 @@ class RankRunner {
   };
 
   Status Load();
-  Status LoadParameter(int parameter);
+  Status LoadParameter(int parameter, std::vector<std::byte>& shard);
   Status LoadModuleBuffer(const pb::ModuleBuffer& row);
   Status WriteNow(int buffer, std::vector<std::byte> bytes);
   Status FeedInputs(int micro_batch);

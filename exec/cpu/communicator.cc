@@ -23,6 +23,9 @@ std::string Describe(const Launch& launch) {
     return fmt::format("a {} of {} {} for all at {}", r->average ? "mean" : "sum", r->numel,
                        Name(r->dtype), op.place);
   }
+  if (const auto* s = std::get_if<SendToAll>(&op.work)) {
+    return fmt::format("{} {} from member {} at {}", s->numel, Name(s->dtype), s->root, op.place);
+  }
   const auto& r = std::get<ReduceSlices>(op.work);
   const std::string times = r.factor == 1 ? "" : fmt::format(" times {}", r.factor);
   return fmt::format("a {} of {} {}{} a rank at {}", r.average ? "mean" : "sum", r.slice,
@@ -34,11 +37,16 @@ bool Agree(const PreparedOp& a, const PreparedOp& b) {
   if (a.work.index() != b.work.index() || a.place != b.place) return false;
   if (const auto* g = std::get_if<GatherSlices>(&a.work)) {
     const auto& other = std::get<GatherSlices>(b.work);
-    return g->slice == other.slice && g->dtype == other.dtype;
+    return g->slice == other.slice && g->dtype == other.dtype &&
+           g->is_in_place == other.is_in_place;
   }
   if (const auto* r = std::get_if<ReduceInPlace>(&a.work)) {
     const auto& other = std::get<ReduceInPlace>(b.work);
     return r->numel == other.numel && r->dtype == other.dtype && r->average == other.average;
+  }
+  if (const auto* s = std::get_if<SendToAll>(&a.work)) {
+    const auto& other = std::get<SendToAll>(b.work);
+    return s->numel == other.numel && s->dtype == other.dtype && s->root == other.root;
   }
   const auto& r = std::get<ReduceSlices>(a.work);
   const auto& other = std::get<ReduceSlices>(b.work);
@@ -46,17 +54,28 @@ bool Agree(const PreparedOp& a, const PreparedOp& b) {
          r.factor == other.factor;
 }
 
-// Every rank's slice into this rank's output, where its own stands already.
+// Every rank's slice into this rank's output, where its own may stand already.
 void Gather(const GatherSlices& gather, int member, std::span<const Launch* const> all) {
   const int64_t bytes = gather.slice * SizeOf(gather.dtype);
   std::byte* out = all[member]->out[0].data;
   for (int peer = 0; peer < static_cast<int>(all.size()); ++peer) {
-    if (peer == member) continue;
-    const std::byte* theirs = all[peer]->out[0].data + peer * bytes;
+    if (peer == member && gather.is_in_place) continue;
+    const std::byte* theirs =
+        gather.is_in_place ? all[peer]->out[0].data + peer * bytes : all[peer]->in[0].data;
     sanitizers::AnnounceRead(theirs, bytes);
     sanitizers::AnnounceWrite(out + peer * bytes, bytes);
     std::memcpy(out + peer * bytes, theirs, bytes);
   }
+}
+
+void Send(const SendToAll& send, int member, std::span<const Launch* const> all) {
+  if (member == send.root) return;
+  const int64_t bytes = send.numel * SizeOf(send.dtype);
+  const std::byte* theirs = all[send.root]->out[0].data;
+  std::byte* out = all[member]->out[0].data;
+  sanitizers::AnnounceRead(theirs, bytes);
+  sanitizers::AnnounceWrite(out, bytes);
+  std::memcpy(out, theirs, bytes);
 }
 
 // What becomes of the ranks' parts of a sum.
@@ -231,6 +250,8 @@ void CpuCommunicator::Run(Device& device, int stream, const Launch& launch) {
       Gather(*gather, seat.member, all);
     } else if (const auto* reduce = std::get_if<ReduceInPlace>(&work)) {
       Reduce(*reduce, seat.member, all);
+    } else if (const auto* send = std::get_if<SendToAll>(&work)) {
+      Send(*send, seat.member, all);
     } else {
       Reduce(std::get<ReduceSlices>(work), seat.member, all);
     }

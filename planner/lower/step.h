@@ -15,9 +15,6 @@
 
 namespace foreshard {
 
-// Whether units have flat parameters.
-bool IsFsdp1(pb::Strategy strategy);
-
 // What has been decided, ready to be lowered.
 struct StepDecisions {
   Behaviour behaviour;
