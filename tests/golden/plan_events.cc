@@ -85,6 +85,8 @@ Event KeepSliceEvent(const pb::Plan& plan, const pb::KeepSlice& op) {
   return event;
 }
 
+bool HasFlat(const pb::Plan& plan) { return plan.units(0).has_flat(); }
+
 // Of a whole flat gradient.
 Event FlatCopyEvent(const pb::ReduceCopyIn& op) {
   Event event = Cast("grad_cast", op.from(0), op.to(), op.elems_in(), op.elems_out());
@@ -157,7 +159,7 @@ class EventWalk {
   // Ops that belong to the event after them: a trace issues it before they run.
   static std::string NextEvent(const pb::Plan& plan, const pb::Op& op) {
     if (op.has_split_gradient()) return "rs_copy_in";
-    if (!op.has_release() || op.frees().empty()) return "";
+    if (!op.has_release() || op.frees().empty() || HasFlat(plan)) return "";
     switch (plan.buffers(op.frees(0)).category()) {
       case pb::AG_OUTPUT:  // of the unit before
         return "copy_out";
