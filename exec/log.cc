@@ -73,7 +73,7 @@ void TellOne(const Moment& moment, SimTime now, const run::Program& program, run
 }  // namespace
 
 void RankLog::BeginStep(int step, int program, int64_t now) {
-  keeps_ = step < 2 || step >= steps_ - 2;
+  keeps_ = step < programs_ || step >= steps_ - 2;
   if (!keeps_) return;
   StepLog& log = kept_.emplace_back();
   log.step = step;

@@ -29,10 +29,10 @@ struct StepLog {
   std::deque<OpLog> ops;  // in issue order; they stay where they are
 };
 
-// Keeps the first two and the last two steps of a run.
+// Keeps the first steps, one of each program, and the last two of a run.
 class RankLog {
  public:
-  explicit RankLog(int steps) : steps_(steps) {}
+  RankLog(int steps, int programs) : steps_(steps), programs_(programs) {}
 
   void BeginStep(int step, int program, int64_t now);
   // nullptr when this step is not kept.
@@ -41,6 +41,7 @@ class RankLog {
 
  private:
   const int steps_;
+  const int programs_;
   bool keeps_ = false;
   std::deque<StepLog> kept_;
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "exec/environment.h"
 #include "proto/run/memory_recorder.h"
 #include "proto/run/report_builder.h"
@@ -14,10 +16,11 @@ namespace {
 
 using Steps = std::vector<const StepLog*>;
 
-Steps FirstTwo(const RankLog& log) {
+// One step of each program: the steady one repeats.
+Steps FirstOfAll(const pb::Plan& plan, const RankLog& log) {
   Steps steps;
   for (const StepLog& step : log.steps()) {
-    if (step.step < 2) steps.push_back(&step);
+    if (step.step < plan.programs_size()) steps.push_back(&step);
   }
   return steps;
 }
@@ -38,7 +41,7 @@ Status CheckBytes(const pb::Plan& plan, const RankRecord& rank) {
   };
   const auto bytes = [&](run::BufferId b) { return program.buffer_bytes[Index(b)]; };
   for (const run::BufferId b : program.resident) of(b) += bytes(b);
-  for (const StepLog* step : FirstTwo(*rank.log)) {
+  for (const StepLog* step : FirstOfAll(plan, *rank.log)) {
     for (const OpLog& op : step->ops) {
       const run::OpRecord& record = program.op(op.op.op);
       for (const run::BufferId b : program.Buffers(record.allocs)) of(b) += bytes(b);
@@ -63,7 +66,7 @@ Status AddMemory(const pb::Plan& plan, std::span<const RankRecord> ranks, int re
                  run::ReportBuilder& builder, pb::Timeline& timeline) {
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
     RETURN_IF_ERROR(CheckBytes(plan, ranks[r]).At(fmt::format("rank {}", r)));
-    const Steps steps = FirstTwo(*ranks[r].log);
+    const Steps steps = FirstOfAll(plan, *ranks[r].log);
     run::MemoryRecorder memory(plan, ranks[r].program, static_cast<int32_t>(steps.size()));
     run::TimelineRecorder first(plan, ranks[r].program, {0}, timeline);
     std::vector<run::Listener*> listeners = {&memory};
@@ -111,9 +114,12 @@ StatusOr<pb::Report> Measure(const pb::Plan& plan, std::span<const RankRecord> r
 
 pb::Timeline TimelineOf(const pb::Plan& plan, const RankRecord& record, int rank) {
   pb::Timeline timeline = run::NewTimeline(plan, record.program, rank);
-  run::TimelineRecorder recorder(plan, record.program, {0, 1}, timeline);
+  const Steps steps = FirstOfAll(plan, *record.log);
+  std::vector<int32_t> kept(steps.size());
+  std::iota(kept.begin(), kept.end(), 0);
+  run::TimelineRecorder recorder(plan, record.program, kept, timeline);
   run::Listener* const listeners[] = {&recorder};
-  Tell(FirstTwo(*record.log), record.program, listeners);
+  Tell(steps, record.program, listeners);
   return timeline;
 }
 

@@ -22,7 +22,7 @@ struct RankRecord {
 StatusOr<pb::Report> Measure(const pb::Plan& plan, std::span<const RankRecord> ranks,
                              int report_rank);
 
-// The first two steps of one rank.
+// The first steps of one rank, one of each program.
 pb::Timeline TimelineOf(const pb::Plan& plan, const RankRecord& record, int rank);
 
 }  // namespace foreshard::exec

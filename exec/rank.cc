@@ -50,7 +50,7 @@ RankRunner::RankRunner(const RunContext& context, int rank, const PreparedPlan& 
       group_ends_(context.plan.groups_size()),
       records_(context.plan.events_size()),
       records_kept_(RecordsKept(prepared, context.plan.events_size())),
-      log_(static_cast<int>(context.programs.size())) {}
+      log_(static_cast<int>(context.programs.size()), context.plan.programs_size()) {}
 
 Status RankRunner::Run() {
   RETURN_IF_ERROR(Load());

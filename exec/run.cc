@@ -20,7 +20,7 @@
 namespace foreshard::exec {
 namespace {
 
-// `first`, then what comes after it, the last of the plan's programs again and again.
+// Each of the plan's programs once, and the last of them again and again.
 std::vector<int> ProgramsOf(const pb::Plan& plan, int steps) {
   std::vector<int> programs;
   for (int s = 0; s < steps; ++s) programs.push_back(std::min(s, plan.programs_size() - 1));

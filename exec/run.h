@@ -27,14 +27,14 @@ struct StepResult {
 };
 
 struct RunOptions {
-  int steps = 3;  // at least 1: `first`, then `steady` again and again
+  int steps = 3;  // at least 1: each program once, then `steady` again and again
   uint64_t seed = 0;
   int report_rank = 0;  // whose memory and times the report shows in full
   bool keeps_weights = false;
   bool keeps_gradients = false;
   // Called in order from the thread that called Run.
   std::function<void(const StepResult&)> on_step;
-  bool keeps_timelines = false;  // of the first two steps of every rank
+  bool keeps_timelines = false;  // of one step of each program, of every rank
 };
 
 // A whole tensor put together from the ranks' shards, row-major.

@@ -21,12 +21,20 @@ HappensBefore::HappensBefore(const pb::Plan& plan)
       host_(issued_.size()),
       stream_ends_(issued_.size() * issued_.size()),
       group_ends_(static_cast<size_t>(plan.groups_size()) * issued_.size()),
+      records_(static_cast<size_t>(plan.events_size())),
       start_(issued_.size()),
       refs_(issued_.size()) {
   size_t most = 0;
   for (const pb::Segment& segment : plan.segments()) {
     most = std::max(most, static_cast<size_t>(segment.ops_size()));
+    for (const pb::Op& op : segment.ops()) {
+      for (const pb::EventWait& wait : op.event_waits()) {
+        std::vector<int32_t>& ring = records_[static_cast<size_t>(wait.event())].streams;
+        ring.resize(std::max(ring.size(), static_cast<size_t>(wait.back()) + 1));
+      }
+    }
   }
+  for (Records& records : records_) records.clocks.resize(records.streams.size() * issued_.size());
   op_ends_.resize(most * issued_.size());
   points_.resize(most);
 }
@@ -41,17 +49,41 @@ void HappensBefore::Join(ConstClock with) {
   for (size_t s = 0; s < start_.size(); ++s) start_[s] = std::max(start_[s], with[s]);
 }
 
-void HappensBefore::HostWaits(const pb::Op& op) {
-  for (const int32_t wait : op.host_waits()) {
-    const ConstClock end = Row(op_ends_, wait);
-    for (size_t s = 0; s < host_.size(); ++s) host_[s] = std::max(host_[s], end[s]);
+HappensBefore::Told HappensBefore::TellHost(const pb::Op& op, int wait) const {
+  if (wait < op.host_waits_size()) {
+    const int32_t awaited = op.host_waits(wait);
+    return {Row(op_ends_, awaited), points_[static_cast<size_t>(awaited)]};
   }
+  const pb::EventWait& awaited = op.event_waits(wait - op.host_waits_size());
+  const Records& records = records_[static_cast<size_t>(awaited.event())];
+  const int32_t number = records.count - 1 - awaited.back();
+  if (number < 0) return {};
+  const auto slot = static_cast<size_t>(number) % records.streams.size();
+  const ConstClock clock = Row(records.clocks, static_cast<int>(slot));
+  const int32_t stream = records.streams[slot];
+  return {clock, {stream, clock[static_cast<size_t>(stream)]}};
+}
+
+void HappensBefore::Record(const pb::Op& op) {
+  Records& records = records_[static_cast<size_t>(op.record())];
+  if (records.streams.empty()) return;  // nobody waits for it
+  const auto slot = static_cast<size_t>(records.count++) % records.streams.size();
+  const ConstClock end = Row(stream_ends_, op.record_stream());
+  std::copy(end.begin(), end.end(), Row(records.clocks, static_cast<int>(slot)).begin());
+  records.streams[slot] = op.record_stream();
 }
 
 void HappensBefore::Issue(int op_index) {
   const pb::Op& op = segment_->ops(op_index);
-  HostWaits(op);
-  if (!op.has_stream()) return;
+  for (int i = 0; i < HostWaits(op); ++i) {
+    const ConstClock end = TellHost(op, i).clock;
+    for (size_t s = 0; s < end.size(); ++s) host_[s] = std::max(host_[s], end[s]);
+  }
+  if (op.has_stream()) Enqueue(op, op_index);
+  if (op.has_record()) Record(op);
+}
+
+void HappensBefore::Enqueue(const pb::Op& op, int op_index) {
   start_ = host_;
   Join(Row(stream_ends_, op.stream()));
   for (const int32_t wait : op.waits()) Join(Row(op_ends_, wait));
@@ -78,19 +110,20 @@ int32_t HappensBefore::KnownEnded(int waiter, int stream) const {
 bool HappensBefore::HostImplies(const pb::Op& op, Point p, int without) const {
   const auto s = static_cast<size_t>(p.stream);
   if (host_[s] >= p.position) return true;
-  for (int i = 0; i < op.host_waits_size(); ++i) {
-    // Of two waits for the same op the later one is the superfluous one.
-    if (i == without || (without >= 0 && i > without && op.host_waits(i) == op.host_waits(without)))
-      continue;
-    if (Row(op_ends_, op.host_waits(i))[s] >= p.position) return true;
+  for (int i = 0; i < HostWaits(op); ++i) {
+    const Told told = TellHost(op, i);
+    // Of two waits for the same point the later one is the superfluous one.
+    if (i == without || (without >= 0 && i > without && told.point == p)) continue;
+    if (!told.clock.empty() && told.clock[s] >= p.position) return true;
   }
   return false;
 }
 
 bool HappensBefore::IsImplied(int op_index, Reason reason, int index) const {
   const pb::Op& op = segment_->ops(op_index);
-  if (reason == Reason::kHostWait) {
-    return HostImplies(op, points_[static_cast<size_t>(op.host_waits(index))], index);
+  if (reason == Reason::kHostWait || reason == Reason::kEventWait) {
+    const int wait = index + (reason == Reason::kEventWait ? op.host_waits_size() : 0);
+    return HostImplies(op, TellHost(op, wait).point, wait);
   }
   const bool on_stream = reason == Reason::kStreamWait;
   const int32_t on = on_stream ? op.stream_wait().on(index) : 0;

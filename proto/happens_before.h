@@ -3,10 +3,11 @@
 // ended. An op starts after
 //   - what ran before it on its own stream, and in its communicator,
 //   - the ops that it waits for, and for a stream_wait all that is queued on the streams it names,
-//   - all that the host has waited for,
+//   - all that the host has waited for, be it an op or a record of an event,
 // and after whatever each of those started after.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -31,7 +32,8 @@ class HappensBefore {
     bool operator==(const OpRef&) const = default;
   };
 
-  // REQUIRES: indices of streams, groups and waits are in their tables, as CheckPlan tests.
+  // REQUIRES: indices of streams, groups, events and waits are in their tables, and waits look past
+  // as many records as CheckPlan allows. A wait for a record that does not exist waits for nothing.
   explicit HappensBefore(const pb::Plan& plan);
 
   // What follows is one more run through the ops of a segment.
@@ -53,7 +55,7 @@ class HappensBefore {
   int32_t KnownEndedByHost(int stream) const { return host_[static_cast<size_t>(stream)]; }
 
   // One reason for an op to wait, by its place in a list of the op.
-  enum class Reason { kWait, kHostWait, kStreamWait };
+  enum class Reason { kWait, kHostWait, kEventWait, kStreamWait };
   // Whether the op, which is issued next, would start after all that this reason names without it.
   bool IsImplied(int op, Reason reason, int index) const;
 
@@ -69,8 +71,24 @@ class HappensBefore {
     const auto width = static_cast<size_t>(streams_);
     return Clock(rows).subspan(static_cast<size_t>(row) * width, width);
   }
+  // What one wait of the host tells it: that an op has ended, and what that op started after.
+  struct Told {
+    ConstClock clock;
+    Point point;
+  };
+  // The last records of an event, as many as waits look past and one.
+  struct Records {
+    std::vector<int32_t> clocks;  // rows: a ring
+    std::vector<int32_t> streams;
+    int32_t count = 0;  // all that there have been
+  };
+
   void Join(ConstClock with);
-  void HostWaits(const pb::Op& op);
+  // Waits of the host before it issues an op: for ops, then for records.
+  static int HostWaits(const pb::Op& op) { return op.host_waits_size() + op.event_waits_size(); }
+  Told TellHost(const pb::Op& op, int wait) const;
+  void Enqueue(const pb::Op& op, int op_index);
+  void Record(const pb::Op& op);
   bool HostImplies(const pb::Op& op, Point p, int without) const;
 
   const pb::Plan& plan_;
@@ -84,6 +102,7 @@ class HappensBefore {
   std::vector<int32_t> group_ends_;   // rows: the last collective of each group
   std::vector<int32_t> op_ends_;      // rows: ops of this run through the segment
   std::vector<Point> points_;         // the same ops
+  std::vector<Records> records_;      // by event
   std::vector<int32_t> start_;        // of the op issued last
   Point last_;
   std::vector<std::vector<OpRef>> refs_;  // per stream, everything issued

@@ -82,6 +82,9 @@ class NamingWalk {
     self.clear_allocs();
     self.clear_frees();
     self.clear_settles();
+    self.clear_record();
+    self.clear_record_stream();
+    self.clear_event_waits();
     return Fnv1a64(self.SerializeAsString());
   }
 
@@ -99,6 +102,7 @@ std::string Tables(const pb::Plan& plan) {
   tables.clear_decisions();
   tables.clear_segments();
   tables.clear_programs();
+  tables.clear_events();
   for (pb::Buffer& b : *tables.mutable_buffers()) {
     const int32_t stream = b.stream();
     b.Clear();
@@ -111,9 +115,11 @@ std::string Tables(const pb::Plan& plan) {
 
 bool EquivalentPlans(const pb::Plan& a, const pb::Plan& b) {
   if (Tables(a) != Tables(b)) return false;
-  const auto names = [](const pb::Plan& plan) {
+  const int repetitions =
+      std::max(plan_check::WalkedRepetitions(a), plan_check::WalkedRepetitions(b));
+  const auto names = [&](const pb::Plan& plan) {
     NamingWalk walk(plan);
-    CHECK(plan_check::WalkPlan(plan, walk).ok());
+    CHECK(plan_check::WalkPlan(plan, repetitions, walk).ok());
     return walk.SortedNames();
   };
   return names(a) == names(b);

@@ -42,6 +42,7 @@ class RedundantWalk {
       }
     };
     test(Reason::kHostWait, op.host_waits_size());
+    test(Reason::kEventWait, op.event_waits_size());
     test(Reason::kWait, op.waits_size());
     test(Reason::kStreamWait, op.stream_wait().on_size());
     order_.Issue(index);
@@ -65,7 +66,8 @@ class RedundantWalk {
 
  private:
   static int Waits(const pb::Op& op) {
-    return op.host_waits_size() + op.waits_size() + op.stream_wait().on_size();
+    return op.host_waits_size() + op.event_waits_size() + op.waits_size() +
+           op.stream_wait().on_size();
   }
 
   void AddOp(const pb::Segment& segment, int index, size_t& slot, PlanFacts& facts) const {
@@ -86,6 +88,9 @@ class RedundantWalk {
     };
     const std::string kind = OpKind(op);
     for (const int32_t w : op.host_waits()) add("host (" + kind + ")", OpKind(segment.ops(w)));
+    for (const pb::EventWait& w : op.event_waits()) {
+      add("host (" + kind + ")", "event " + plan_.events(w.event()).name());
+    }
     for (const int32_t w : op.waits()) add(kind, OpKind(segment.ops(w)));
     for (const int32_t on : op.stream_wait().on()) add(kind, "stream " + plan_.streams(on).name());
   }

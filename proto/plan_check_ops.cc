@@ -7,6 +7,7 @@
 #include "proto/plan_check_contents.h"
 #include "proto/plan_check_op.h"
 #include "proto/plan_check_parts.h"
+#include "proto/plan_check_walk.h"
 
 namespace foreshard::plan_check {
 namespace {
@@ -98,6 +99,29 @@ Status CheckWaitList(const OpContext& c, const Waits& waits) {
   return OkStatus();
 }
 
+// An event is recorded on a stream, and the host waits for one of its records.
+Status CheckOpEvents(const OpContext& c) {
+  const pb::Op& op = c.op();
+  const int events = c.plan.events_size();
+  if (op.has_record() && !InTable(op.record(), events)) {
+    return c.Broken("index", fmt::format("records event {} of {}", op.record(), events));
+  }
+  if (!InTable(op.record_stream(), op.has_record() ? c.plan.streams_size() : 1)) {
+    return c.Broken("index", fmt::format("records stream {} of {}", op.record_stream(),
+                                         op.has_record() ? c.plan.streams_size() : 0));
+  }
+  for (const pb::EventWait& wait : op.event_waits()) {
+    if (!InTable(wait.event(), events)) {
+      return c.Broken("index", fmt::format("waits for event {} of {}", wait.event(), events));
+    }
+    if (wait.back() >= 0 && wait.back() <= kMostRecordsPast) continue;
+    return c.Broken(
+        "event", fmt::format("looks past {} records of event \"{}\", expected 0 to {}", wait.back(),
+                             c.plan.events(wait.event()).name(), kMostRecordsPast));
+  }
+  return OkStatus();
+}
+
 // Forward runs again in BACKWARD only.
 Status CheckRecompute(const OpContext& c) {
   if (!c.op().compute().recompute() || c.op().phase() == pb::BACKWARD) return OkStatus();
@@ -134,6 +158,7 @@ Status CheckOps(const pb::Plan& plan) {
       RETURN_IF_ERROR(CheckOpStream(c));
       RETURN_IF_ERROR(CheckWaitList(c, c.op().waits()));
       RETURN_IF_ERROR(CheckWaitList(c, c.op().host_waits()));
+      RETURN_IF_ERROR(CheckOpEvents(c));
       RETURN_IF_ERROR(CheckSettles(c));
       RETURN_IF_ERROR(CheckHost(c));
       RETURN_IF_ERROR(CheckKind(c));

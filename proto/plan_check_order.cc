@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "proto/happens_before.h"
@@ -26,7 +27,7 @@ class OrderWalk {
         owed_to_(owed_.size()),
         in_steady_(static_cast<size_t>(plan.segments_size())),
         works_in_steady_(streams_) {
-    for (const pb::SegmentUse& use : plan.programs(1).uses()) {
+    for (const pb::SegmentUse& use : plan.programs(plan.programs_size() - 1).uses()) {
       in_steady_[static_cast<size_t>(use.segment())] = true;
       for (const pb::Op& op : plan.segments(use.segment()).ops()) {
         if (op.has_stream()) works_in_steady_[static_cast<size_t>(op.stream())] = true;
@@ -56,12 +57,12 @@ class OrderWalk {
     return OkStatus();
   }
 
+  // `steady` begins where a step like itself has ended.
   Status EndProgram(int number) {
-    if (number == 0) {
-      queues_ = Queues(number);
-      return OkStatus();
-    }
-    return number == 1 ? CompareQueues(Queues(number)) : OkStatus();
+    const int steady = plan_.programs_size() - 1;
+    if (number < steady) return OkStatus();
+    const std::vector<OpRef> before = std::exchange(queues_, Queues(number));
+    return number > steady ? CompareQueues(before) : OkStatus();
   }
 
  private:
@@ -147,15 +148,17 @@ class OrderWalk {
 
   // From now on the next op of the buffer's stream may find its bytes in other hands.
   void End(int32_t buffer) {
-    const int32_t pool = plan_.buffers(buffer).stream();
     const Life& l = life(buffer);
     if (plan_.buffers(buffer).bytes() == 0 || !l.used) return;
-    Owe(pool, l.writer, buffer);
-    for (int s = 0; s < order_.streams(); ++s) Owe(pool, {s, reads(buffer)[s]}, buffer);
+    Owe(l.writer, buffer);
+    for (int s = 0; s < order_.streams(); ++s) Owe({s, reads(buffer)[s]}, buffer);
   }
 
-  void Owe(int32_t pool, Point use, int32_t buffer) {
-    if (use.stream == pool) return;
+  // What the allocator knows of it waits for by itself.
+  void Owe(Point use, int32_t buffer) {
+    const pb::Buffer& b = plan_.buffers(buffer);
+    const int32_t pool = b.stream();
+    if (use.stream == pool || std::ranges::count(b.recorded_on(), use.stream) > 0) return;
     const size_t slot = static_cast<size_t>(pool) * streams_ + static_cast<size_t>(use.stream);
     if (use.position <= owed_[slot]) return;
     owed_[slot] = use.position;
@@ -204,9 +207,9 @@ class OrderWalk {
     return queues;
   }
 
-  Status CompareQueues(const std::vector<OpRef>& now) const {
-    for (size_t i = 0; i < now.size(); ++i) {
-      if (now[i] == queues_[i]) continue;
+  Status CompareQueues(const std::vector<OpRef>& before) const {
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (before[i] == queues_[i]) continue;
       const size_t waiter = i / streams_;
       const auto describe = [&](const OpRef& ref) {
         if (ref.segment < 0) return std::string("nothing");
@@ -221,8 +224,8 @@ class OrderWalk {
               waiter == streams_
                   ? "the host"
                   : fmt::format("stream \"{}\"", plan_.streams(static_cast<int>(waiter)).name()),
-              plan_.streams(static_cast<int>(i % streams_)).name(), describe(now[i]),
-              describe(queues_[i])));
+              plan_.streams(static_cast<int>(i % streams_)).name(), describe(queues_[i]),
+              describe(before[i])));
     }
     return OkStatus();
   }
@@ -239,7 +242,7 @@ class OrderWalk {
   std::vector<int32_t> owed_to_;  // the buffer of that use
   std::vector<bool> in_steady_;   // segments
   std::vector<bool> works_in_steady_;
-  std::vector<OpRef> queues_;  // at the start of steady
+  std::vector<OpRef> queues_;  // at the end of the last steady
 };
 
 }  // namespace

@@ -38,7 +38,11 @@ Status CheckLifetimes(const pb::Plan& plan);
 // Rules category, written, gather, reduce (its parts) and optimizer. REQUIRES: CheckLifetimes.
 Status CheckData(const pb::Plan& plan);
 
-// Rules order, lifetime (across streams) and steady (queues). REQUIRES: CheckLifetimes.
+// Rule event. REQUIRES: CheckOps.
+Status CheckEvents(const pb::Plan& plan);
+
+// Rules order, lifetime (across streams) and steady (queues). REQUIRES: CheckLifetimes,
+// CheckEvents.
 Status CheckOrder(const pb::Plan& plan);
 
 // "rule NAME: PLACE: WHAT" as an error.

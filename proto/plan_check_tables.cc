@@ -1,6 +1,7 @@
 // Tables of a plan: indices, mesh, layout of units, inputs, kernels, programs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -61,12 +62,17 @@ Status CheckStreams(const pb::Plan& plan) {
 }
 
 Status CheckOthers(const pb::Buffer& buffer, int world_size, const std::string& place) {
+  int last = 0;
   for (const pb::RankBytes& other : buffer.others()) {
     RETURN_IF_ERROR(Index(place, "rank", other.rank(), world_size));
-    if (other.bytes() < 0 || other.bytes() >= int64_t{1} << 62) {
+    if (other.rank() <= last) {
+      return Broken("buffer", place, fmt::format("rank {} is listed out of order", other.rank()));
+    }
+    last = other.rank();
+    if (other.bytes() < 0 || other.bytes() == buffer.bytes()) {
       return Broken("buffer", place,
-                    fmt::format("rank {} holds {} bytes, expected 0 to 2^62", other.rank(),
-                                other.bytes()));
+                    fmt::format("rank {} holds {} bytes, {}", other.rank(), other.bytes(),
+                                other.bytes() < 0 ? "which is negative" : "as rank 0 does"));
     }
   }
   return OkStatus();
@@ -86,12 +92,16 @@ Status CheckBuffer(const pb::Plan& plan, int index) {
   if (buffer.has_module()) {
     RETURN_IF_ERROR(Index(place, "module", buffer.module(), plan.modules_size()));
   }
+  for (const int32_t stream : buffer.recorded_on()) {
+    RETURN_IF_ERROR(Index(place, "stream", stream, plan.streams_size()));
+  }
   return CheckOthers(buffer, plan.mesh().world_size(), place);
 }
 
 bool IsPlain(const pb::Plan& plan, const pb::Buffer& buffer) {
   return buffer.category() >= pb::SHARDED_PARAM && buffer.category() <= pb::Category_MAX &&
          InTable(buffer.stream(), plan.streams_size()) && buffer.others().empty() &&
+         buffer.recorded_on().empty() &&
          (!buffer.has_unit() || InTable(buffer.unit(), plan.units_size())) &&
          (!buffer.has_module() || InTable(buffer.module(), plan.modules_size()));
 }
@@ -101,12 +111,13 @@ Status CheckBuffers(const pb::Plan& plan) {
   int64_t total = 0;
   for (int i = 0; i < plan.buffers_size(); ++i) {
     const pb::Buffer& buffer = plan.buffers(i);
-    if (buffer.bytes() < 0 || buffer.bytes() >= kLimit - total) {
-      return Broken(
-          "buffer", fmt::format("buffer {}", i),
-          fmt::format("{} bytes: negative, or all buffers together reach 2^62", buffer.bytes()));
+    int64_t most = buffer.bytes();
+    for (const pb::RankBytes& other : buffer.others()) most = std::max(most, other.bytes());
+    if (buffer.bytes() < 0 || most >= kLimit - total) {
+      return Broken("buffer", fmt::format("buffer {}", i),
+                    fmt::format("{} bytes: negative, or all buffers together reach 2^62", most));
     }
-    total += buffer.bytes();
+    total += most;
     if (!IsPlain(plan, buffer)) RETURN_IF_ERROR(CheckBuffer(plan, i));
   }
   return OkStatus();
@@ -180,14 +191,31 @@ Status CheckParameters(const pb::Plan& plan) {
   return OkStatus();
 }
 
-Status CheckPrograms(const pb::Plan& plan) {
-  std::string names;
-  for (const pb::Program& program : plan.programs()) names += "\"" + program.name() + "\" ";
-  if (names != "\"first\" \"steady\" ") {
+// What the programs of a plan with so many are called.
+std::string ProgramName(int index, int programs) {
+  if (index == 0) return "first";
+  if (index == programs - 1) return "steady";
+  return index == 1 ? "warmup" : fmt::format("warmup_{}", index);
+}
+
+Status CheckProgramNames(const pb::Plan& plan) {
+  const int programs = plan.programs_size();
+  if (programs < 2) {
     return Broken("programs", "programs",
-                  fmt::format("found {}, expected \"first\", then \"steady\"",
-                              names.empty() ? "none" : names));
+                  fmt::format("found {}, expected \"first\", then \"steady\"", programs));
   }
+  for (int i = 0; i < programs; ++i) {
+    const std::string expected = ProgramName(i, programs);
+    if (plan.programs(i).name() == expected) continue;
+    return Broken("programs", "programs",
+                  fmt::format("the program at place {} of {} is \"{}\", expected \"{}\"", i,
+                              programs, plan.programs(i).name(), expected));
+  }
+  return OkStatus();
+}
+
+Status CheckPrograms(const pb::Plan& plan) {
+  RETURN_IF_ERROR(CheckProgramNames(plan));
   for (const pb::Program& program : plan.programs()) {
     const std::string place = fmt::format("program \"{}\"", program.name());
     for (const pb::SegmentUse& use : program.uses()) {

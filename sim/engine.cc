@@ -17,7 +17,8 @@ Engine::Engine(const run::Program& program, std::span<run::Listener* const> list
     : program_(program),
       listeners_(listeners.begin(), listeners.end()),
       last_on_stream_(program.is_compute_stream.size(), -1),
-      last_in_group_(static_cast<size_t>(program.groups), -1) {}
+      last_in_group_(static_cast<size_t>(program.groups), -1),
+      event_records_(program) {}
 
 SimTime Engine::Run(std::span<const run::ProgramId> steps) {
   CHECK(step_ < 0 && !host_done_) << "an engine runs once";
@@ -101,13 +102,18 @@ void Engine::BeginStep() {
 // Registers the host as a waiter of every op that it must wait for and that has not ended.
 bool Engine::HostMustWait(const run::OpRecord& record) {
   const int64_t first = instances_.back().head.sequence;
-  for (int32_t wait : program_.WaitOps(record.host_waits)) {
-    if (HasEnded(first + wait)) continue;
-    AddEdge(first + wait, kHost);
-    ++host_pending_;
+  for (int32_t wait : program_.WaitOps(record.host_waits)) HostFollows(first + wait);
+  for (const run::RecordRef& wait : program_.WaitRecords(record.event_waits)) {
+    HostFollows(event_records_.Find(wait));
   }
   host_waited_ = host_pending_ > 0;
   return host_waited_;
+}
+
+void Engine::HostFollows(int64_t earlier) {
+  if (earlier < 0 || HasEnded(earlier)) return;
+  AddEdge(earlier, kHost);
+  ++host_pending_;
 }
 
 void Engine::BeginOp(const run::OpRecord& record) {
@@ -130,6 +136,9 @@ void Engine::IssueOp(const run::OpRecord& record) {
     live(sequence).ended = true;
   } else {
     Enqueue(record, sequence);
+  }
+  if (record.record != run::kNoEvent) {
+    event_records_.Add(record.record, last_on_stream_[Index(record.record_stream)]);
   }
   if (++position_ == instances_.back().size) host_done_ = !EnterNextSegment();
 }

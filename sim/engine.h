@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "proto/base/units.h"
+#include "proto/run/event_records.h"
 #include "proto/run/listener.h"
 #include "proto/run/program.h"
 #include "sim/event_queue.h"
@@ -14,7 +15,9 @@
 namespace foreshard::sim {
 
 // The host issues ops in order, each taking its host time, and never waits for the device except
-// where an op says so. An op starts when it is issued and everything it follows has ended:
+// where an op says so: until other ops of its segment have ended, or all that had been issued to a
+// stream when an event was recorded. An op starts when it is issued and everything it follows has
+// ended:
 //   - the op issued before it on its stream,
 //   - the ops it lists as waits,
 //   - the collective issued before it in its group,
@@ -61,6 +64,7 @@ class Engine {
   bool EnterNextSegment();
   void BeginStep();
   bool HostMustWait(const run::OpRecord& record);
+  void HostFollows(int64_t earlier);
   void BeginOp(const run::OpRecord& record);
   void IssueOp(const run::OpRecord& record);
   void Enqueue(const run::OpRecord& record, int64_t sequence);
@@ -104,6 +108,7 @@ class Engine {
   int32_t free_edge_ = -1;
   std::vector<int64_t> last_on_stream_;  // sequence, -1 = none yet
   std::vector<int64_t> last_in_group_;
+  run::EventRecords event_records_;
 };
 
 }  // namespace foreshard::sim

@@ -10,6 +10,7 @@ InvariantChecker::InvariantChecker(const run::Program& program)
     : program_(program),
       last_on_stream_(program.is_compute_stream.size(), -1),
       last_in_group_(static_cast<size_t>(program.groups), -1),
+      records_(program.event_depths.size()),
       alive_(program.buffer_bytes.size(), false) {
   for (run::BufferId buffer : program.resident) {
     alive_[Index(buffer)] = true;
@@ -43,6 +44,15 @@ void InvariantChecker::OpBegun(const run::OpInstance& op, SimTime now) {
       Fail(op, fmt::format("begun before op {} that the host waits for has ended", earlier));
     }
   }
+  for (const run::RecordRef& wait : program_.WaitRecords(record.event_waits)) {
+    const std::vector<int64_t>& records = records_[Index(wait.event)];
+    const auto back = static_cast<size_t>(wait.back);
+    if (back >= records.size()) return Fail(op, "waits for a record that does not exist");
+    const int64_t earlier = records[records.size() - 1 - back];
+    if (earlier >= 0 && At(earlier).state != State::kEnded) {
+      Fail(op, fmt::format("begun before op {} that the host waits for has ended", earlier));
+    }
+  }
 }
 
 void InvariantChecker::OpIssued(const run::OpInstance& op, SimTime now) {
@@ -54,6 +64,8 @@ void InvariantChecker::OpIssued(const run::OpInstance& op, SimTime now) {
   seen.step = op.step;
   seen.on_stream = record.stream != run::kNoStream;
   if (seen.on_stream) RecordPredecessors(op, record, seen);
+  if (record.record == run::kNoEvent) return;
+  records_[Index(record.record)].push_back(last_on_stream_[Index(record.record_stream)]);
 }
 
 void InvariantChecker::RecordPredecessors(const run::OpInstance& op, const run::OpRecord& record,

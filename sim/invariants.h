@@ -17,6 +17,8 @@ namespace foreshard::sim {
 //   - time never goes back;
 //   - every op on a stream is issued, starts and ends once, in this order, and takes its time;
 //   - no op starts before what it follows has ended (waits, stream waits, its stream, its group);
+//   - the host turns to no op before what it waits for has ended: ops, and all that had been issued
+//     to a stream when an event was recorded;
 //   - a buffer is allocated when it is not alive and freed when it is; at the end the bytes
 //     allocated less the bytes freed are the bytes alive;
 //   - a step lasts at least as long as its longest chain of ops and as its busiest stream.
@@ -70,6 +72,7 @@ class InvariantChecker final : public run::Listener {
   std::vector<int64_t> stream_wait_ops_;
   std::vector<int64_t> last_on_stream_;
   std::vector<int64_t> last_in_group_;
+  std::vector<std::vector<int64_t>> records_;  // by event: the last op on its stream, every time
   std::vector<StepTotals> steps_;
   std::vector<bool> alive_;
   Bytes allocated_;

@@ -63,11 +63,8 @@ Status CheckHostRates(const pb::Plan& plan, const pb::Cluster& cluster) {
       cluster.name(), missing));
 }
 
-// The program that every later step runs: `steady`, or the only one.
+// The program that every later step runs.
 run::ProgramId SteadyProgram(const pb::Plan& plan) {
-  for (int i = 0; i < plan.programs_size(); ++i) {
-    if (plan.programs(i).name() == "steady") return run::ProgramId{i};
-  }
   return run::ProgramId{plan.programs_size() - 1};
 }
 

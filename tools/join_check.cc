@@ -93,8 +93,8 @@ Status CheckPrograms(const NamedReport& a, const NamedReport& b) {
     const std::string& program = a.report.timeline().programs(op.program());
     if (listed.contains(program)) continue;
     return InvalidArgument(
-        fmt::format("{}: no op of program {}, which {} lists; a run needs --steps 2 or more",
-                    b.name, program, a.name));
+        fmt::format("{}: no op of program {}, which {} lists; a run needs --steps {} or more",
+                    b.name, program, a.name, a.report.timeline().programs_size()));
   }
   return OkStatus();
 }

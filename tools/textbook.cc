@@ -196,6 +196,8 @@ int64_t& SumFor(const pb::Plan& plan, const Held& held, bool is_counter, Sums& s
     case pb::POST_FORWARD_SHARD:
       return sums.parts;
     case pb::UNSHARDED_GRAD:
+    case pb::PARAM_GRAD:
+    case pb::BUCKET:
       return sums.full_gradients;
     case pb::RS_INPUT:
       return sums.reduce_inputs;

@@ -37,6 +37,8 @@ bool IsManaged(pb::Category category) {
     case pb::AG_OUTPUT:
     case pb::UNSHARDED_PARAM:
     case pb::UNSHARDED_GRAD:
+    case pb::PARAM_GRAD:
+    case pb::BUCKET:
     case pb::RS_INPUT:
     case pb::RS_OUTPUT:
     case pb::SHARDED_GRAD:

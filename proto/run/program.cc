@@ -1,5 +1,7 @@
 #include "proto/run/program.h"
 
+#include <algorithm>
+
 #include "proto/plan.pb.h"
 
 namespace foreshard::run {
@@ -21,6 +23,17 @@ GroupId GroupOf(const pb::Op& op) {
   return kNoGroup;
 }
 
+Range AppendRecords(const pb::Op& op, Program& program) {
+  Range range{static_cast<int32_t>(program.wait_records.size()), 0};
+  for (const pb::EventWait& wait : op.event_waits()) {
+    program.wait_records.push_back({EventId{wait.event()}, wait.back()});
+    int32_t& depth = program.event_depths[static_cast<size_t>(wait.event())];
+    depth = std::max(depth, wait.back() + 1);
+  }
+  range.end = static_cast<int32_t>(program.wait_records.size());
+  return range;
+}
+
 OpRecord FlattenOp(const pb::Op& op, Program& program) {
   OpRecord record;
   if (op.has_stream()) record.stream = StreamId{op.stream()};
@@ -28,6 +41,11 @@ OpRecord FlattenOp(const pb::Op& op, Program& program) {
   record.waits = Append(program.wait_ops, op.waits());
   record.host_waits = Append(program.wait_ops, op.host_waits());
   record.stream_waits = Append(program.wait_streams, op.stream_wait().on());
+  record.event_waits = AppendRecords(op, program);
+  if (op.has_record()) {
+    record.record = EventId{op.record()};
+    record.record_stream = StreamId{op.record_stream()};
+  }
   record.allocs = Append(program.buffer_lists, op.allocs());
   record.frees = Append(program.buffer_lists, op.frees());
   record.phase = op.phase();
@@ -45,6 +63,7 @@ void FlattenTables(const pb::Plan& plan, int rank, Program& program) {
     program.is_host_stream.push_back(stream.role() == pb::Stream::HOST);
   }
   program.groups = plan.groups_size();
+  program.event_depths.resize(static_cast<size_t>(plan.events_size()));
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ int LedgerTermOf(int memory_class) {
     case pb::POST_FORWARD_SHARD:
       return 3;
     case pb::UNSHARDED_GRAD:
+    case pb::PARAM_GRAD:
+    case pb::BUCKET:
     case pb::RS_INPUT:
     case pb::RS_OUTPUT:
       return 4;

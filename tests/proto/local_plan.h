@@ -7,7 +7,7 @@
 namespace foreshard {
 
 inline constexpr std::string_view kLocalPlan = R"pb(
-  header { format_version: 3 tool_version: "test" model_name: "one" parameter_count: 8 }
+  header { format_version: 4 tool_version: "test" model_name: "one" parameter_count: 8 }
   decisions { torch: "2.15" original_dtype: FP32 param_dtype: BF16 reduce_dtype: FP32 }
   mesh { world_size: 1 shard_size: 1 replicate_size: 1 }
   modules { path: "" class: "Model" }

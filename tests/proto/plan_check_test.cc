@@ -38,10 +38,10 @@ class BrokenPlan : public ::testing::TestWithParam<Mutation> {};
 TEST_P(BrokenPlan, IsRefusedByItsRule) { ExpectRefused(GetParam()); }
 
 const Mutation kTables[] = {
-    {"OldVersion", "version", "format version 1, this program reads 3; write the plan again",
+    {"OldVersion", "version", "format version 1, this program reads 4; write the plan again",
      [](pb::Plan& p) { p.mutable_header()->set_format_version(1); }},
-    {"NewVersion", "version", "format version 4",
-     [](pb::Plan& p) { p.mutable_header()->set_format_version(4); }},
+    {"NewVersion", "version", "format version 5",
+     [](pb::Plan& p) { p.mutable_header()->set_format_version(5); }},
     {"MeshProduct", "mesh", "is not world_size 3",
      [](pb::Plan& p) { p.mutable_mesh()->set_world_size(3); }},
     {"MeshNegative", "mesh", "shard_size -1",
@@ -64,8 +64,18 @@ const Mutation kTables[] = {
     {"BufferModule", "index", "module 2", [](pb::Plan& p) { p.mutable_buffers(7)->set_module(2); }},
     {"FewerRank", "index", "rank 2",
      [](pb::Plan& p) { p.mutable_buffers(0)->mutable_others(0)->set_rank(2); }},
-    {"FewerIsMore", "buffer", "holds 17 bytes",
-     [](pb::Plan& p) { p.mutable_buffers(0)->mutable_others(0)->set_bytes(17); }},
+    {"OthersAlike", "buffer", "rank 1 holds 16 bytes, as rank 0 does",
+     [](pb::Plan& p) { p.mutable_buffers(0)->mutable_others(0)->set_bytes(16); }},
+    {"OthersNegative", "buffer", "rank 1 holds -1 bytes",
+     [](pb::Plan& p) { p.mutable_buffers(0)->mutable_others(0)->set_bytes(-1); }},
+    {"OthersTooMany", "buffer", "all buffers together reach 2^62",
+     [](pb::Plan& p) {
+       p.mutable_buffers(0)->mutable_others(0)->set_bytes((int64_t{1} << 62) - 1);
+     }},
+    {"OthersOutOfOrder", "buffer", "rank 1 is listed out of order",
+     [](pb::Plan& p) { *p.mutable_buffers(0)->add_others() = p.buffers(0).others(0); }},
+    {"OthersRankZero", "buffer", "rank 0 is listed out of order",
+     [](pb::Plan& p) { p.mutable_buffers(0)->mutable_others(0)->set_rank(0); }},
     {"ResidentIndex", "index", "buffer 21", [](pb::Plan& p) { p.add_resident(21); }},
     {"ResidentTwice", "lifetime", "listed twice", [](pb::Plan& p) { p.add_resident(0); }},
     {"InputNotResident", "input", "is not resident",
@@ -80,12 +90,21 @@ const Mutation kTables[] = {
     {"ParameterUnit", "index", "unit 2", [](pb::Plan& p) { p.mutable_parameters(0)->set_unit(2); }},
     {"ParameterBuffer", "index", "buffer 99",
      [](pb::Plan& p) { p.mutable_parameters(0)->set_sharded_buffer(99); }},
+    {"RecordedStream", "index", "buffer 6: stream 4 of 4",
+     [](pb::Plan& p) { p.mutable_buffers(6)->add_recorded_on(4); }},
     {"UnitModule", "index", "module 7", [](pb::Plan& p) { p.mutable_units(0)->add_modules(7); }},
     {"UnitParameter", "index", "parameter 3",
      [](pb::Plan& p) { p.mutable_units(0)->add_parameters(3); }},
-    {"ProgramNames", "programs", "\"warmup\"",
+    {"ProgramNames", "programs", "at place 0 of 2 is \"warmup\", expected \"first\"",
      [](pb::Plan& p) { p.mutable_programs(0)->set_name("warmup"); }},
-    {"ProgramMissing", "programs", "\"first\"",
+    {"WarmupNames", "programs", "at place 2 of 4 is \"warmup\", expected \"warmup_2\"",
+     [](pb::Plan& p) {
+       const pb::Program steady = p.programs(1);
+       p.mutable_programs(1)->set_name("warmup");
+       *p.add_programs() = p.programs(1);
+       *p.add_programs() = steady;
+     }},
+    {"ProgramMissing", "programs", "found 1, expected \"first\", then \"steady\"",
      [](pb::Plan& p) { p.mutable_programs()->RemoveLast(); }},
     {"ProgramSegment", "index", "segment 3",
      [](pb::Plan& p) { p.mutable_programs(1)->mutable_uses(0)->set_segment(3); }},

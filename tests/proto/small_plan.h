@@ -7,7 +7,7 @@
 namespace foreshard {
 
 inline constexpr std::string_view kSmallPlan = R"pb(
-  header { format_version: 3 tool_version: "test" model_name: "two" parameter_count: 12 }
+  header { format_version: 4 tool_version: "test" model_name: "two" parameter_count: 12 }
   decisions {
     torch: "2.15"
     original_dtype: FP32

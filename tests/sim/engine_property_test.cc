@@ -18,10 +18,11 @@ class RandomPlan {
   TinyPlan Make() {
     const int streams = Below(4) + 1;
     const int groups = Below(3);
-    TinyPlan plan(streams, groups);
-    const int segments = Below(3) + 1;
-    for (int s = 0; s < segments; ++s) {
-      if (s > 0) plan.BeginSegment();
+    TinyPlan plan(streams, groups, kEvents);
+    AddRecords(streams, plan);
+    const int segments = Below(3) + 2;
+    for (int s = 1; s < segments; ++s) {
+      plan.BeginSegment();
       std::vector<int> on_stream;  // ops that others may wait for
       const int ops = Below(12);
       for (int i = 0; i < ops; ++i) {
@@ -32,6 +33,7 @@ class RandomPlan {
     }
     for (int p = 0; p < 2; ++p) {
       std::vector<std::pair<int, int>> uses;
+      if (p == 0) uses.emplace_back(0, kMostPast + 1);
       for (int u = Below(3); u >= 0; --u) uses.emplace_back(Below(segments), Below(3) + 1);
       plan.AddProgram(uses);
     }
@@ -39,6 +41,16 @@ class RandomPlan {
   }
 
  private:
+  static constexpr int kEvents = 2;
+  static constexpr int kMostPast = 2;  // records that a wait looks past
+
+  // So that whatever waits for a record finds one, the first segment makes some.
+  void AddRecords(int streams, TinyPlan& plan) {
+    for (int e = 0; e < kEvents; ++e) {
+      plan.Add({.stream = Below(streams), .device = Below(8), .record = e});
+    }
+  }
+
   int Below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
 
   std::vector<int> Some(const std::vector<int>& from, int most) {
@@ -53,6 +65,11 @@ class RandomPlan {
   TinyOp MakeOp(int streams, int groups, const std::vector<int>& earlier) {
     TinyOp op;
     op.host_waits = Below(4) == 0 ? Some(earlier, 2) : std::vector<int>{};
+    if (Below(4) == 0) op.event_waits.emplace_back(Below(kEvents), Below(kMostPast + 1));
+    if (Below(3) == 0) {
+      op.record = Below(kEvents);
+      op.record_stream = Below(streams);
+    }
     if (Below(6) == 0) {
       op.stream = -1;
       return op;

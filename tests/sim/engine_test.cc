@@ -79,6 +79,47 @@ TEST(Engine, TheHostWaitsBeforeItIssues) {
   EXPECT_THAT(Schedule(plan), ElementsAre(Pair(2, 12), Pair(14, 17)));
 }
 
+// Records a stream's end where the host stands, and has the host wait for it later.
+TEST(Engine, TheHostWaitsForARecordOfWhatAStreamHadQueued) {
+  TinyPlan plan(2, 0, 1);
+  plan.Add({.stream = 0, .device = 10});
+  plan.Add({.stream = -1, .record = 0, .record_stream = 0});
+  plan.Add({.stream = 0, .device = 10});                                     // not in the record
+  plan.Add({.stream = 1, .host = 2, .device = 3, .event_waits = {{0, 0}}});  // begun at 10
+  EXPECT_THAT(Schedule(plan), ElementsAre(Pair(0, 10), Pair(-1, -1), Pair(10, 20), Pair(12, 15)));
+}
+
+TEST(Engine, ARecordHasTheOpThatMakesIt) {
+  TinyPlan plan(2, 0, 1);
+  plan.Add({.stream = 0, .device = 10, .record = 0, .record_stream = 0});
+  plan.Add({.stream = 1, .device = 3, .event_waits = {{0, 0}}});
+  EXPECT_THAT(Schedule(plan), ElementsAre(Pair(0, 10), Pair(10, 13)));
+}
+
+TEST(Engine, ARecordOfAStreamWithoutWorkIsNoWait) {
+  TinyPlan plan(2, 0, 1);
+  plan.Add({.stream = 0, .device = 10});
+  plan.Add({.stream = -1, .record = 0, .record_stream = 1});
+  plan.Add({.stream = 1, .device = 3, .event_waits = {{0, 0}}});
+  EXPECT_THAT(Schedule(plan), ElementsAre(Pair(0, 10), Pair(-1, -1), Pair(0, 3)));
+}
+
+// Each step waits for the record that the step before the last has made: two steps may be queued.
+TEST(Engine, ARecordOutlivesItsStep) {
+  TinyPlan plan(2, 0, 1);
+  plan.Add({.stream = 0, .device = 100, .record = 0, .record_stream = 0});
+  plan.BeginSegment();
+  plan.Add({.stream = 1, .event_waits = {{0, 1}}});
+  plan.AddProgram({{0, 1}});
+  plan.AddProgram({{1, 1}, {0, 1}});
+  const RecordedRun run = RunRecorded(plan.Compiled(), {0, 0, 1, 1, 1});
+  ASSERT_TRUE(run.verdict.ok()) << run.verdict.message();
+  std::vector<int64_t> issued;
+  for (const RecordedOp& op : run.schedule.ops) issued.push_back(op.issued);
+  // Work ends at 100, 200, ...; the host turns to the third step when the first has ended.
+  EXPECT_THAT(issued, ElementsAre(0, 0, 100, 100, 200, 200, 300, 300));
+}
+
 TEST(Engine, CollectivesOfOneGroupRunOneAfterTheOtherWhateverTheStream) {
   TinyPlan plan(3, 2);
   plan.Add({.stream = 1, .device = 5, .group = 0});

@@ -13,9 +13,10 @@ using ::testing::HasSubstr;
 
 // Two streams, one group. Op 0 on stream 0 takes 5; op 1 on stream 1 waits for it and takes 3;
 // op 2 follows on stream 0 and waits for stream 1; ops 3 and 4 are collectives of one group on
-// different streams; op 5 makes the host wait for op 1.
+// different streams; op 5 makes the host wait for op 1; op 6 records stream 0, and the host waits
+// for that before op 7.
 TinyPlan MakePlan() {
-  TinyPlan plan(2, 1);
+  TinyPlan plan(2, 1, 1);
   plan.Buffer(8);
   plan.Add({.stream = 0, .device = 5, .allocs = {0}});
   plan.Add({.stream = 1, .device = 3, .waits = {0}});
@@ -23,6 +24,8 @@ TinyPlan MakePlan() {
   plan.Add({.stream = 0, .device = 2, .group = 0});
   plan.Add({.stream = 1, .device = 2, .group = 0});
   plan.Add({.stream = 1, .device = 1, .host_waits = {1}});
+  plan.Add({.stream = -1, .record = 0, .record_stream = 0});
+  plan.Add({.stream = -1, .event_waits = {{0, 0}}});
   plan.AddProgram({{0, 1}});
   return plan;
 }
@@ -128,6 +131,16 @@ TEST(Invariants, TwoCollectivesAtOnceInAGroupAreFound) {
 
 TEST(Invariants, AHostThatDoesNotWaitIsFound) {
   EXPECT_THAT(Player().Issue(1, 0).Begin(5, 0).Verdict(), HasSubstr("the host waits for"));
+}
+
+TEST(Invariants, AHostThatDoesNotWaitForARecordIsFound) {
+  Player run;
+  run.Issue(0, 0).Start(0, 0).Begin(6, 0).Issue(6, 0).Begin(7, 4);
+  EXPECT_THAT(run.Verdict(), HasSubstr("op 7 of the run): begun before op 0 that the host"));
+}
+
+TEST(Invariants, ARecordThatWasNotMadeIsFound) {
+  EXPECT_THAT(Player().Begin(7, 0).Verdict(), HasSubstr("a record that does not exist"));
 }
 
 TEST(Invariants, AllocatingTwiceIsFound) {

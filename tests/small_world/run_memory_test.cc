@@ -8,12 +8,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "exec/cpu/sanitizers.h"
 #include "exec/run.h"
 #include "proto/cluster.pb.h"
 #include "proto/plan_check.h"
+#include "proto/run/host_walk.h"
 #include "proto/run/timeline_recorder.h"
 #include "sim/catalogue.h"
 #include "sim/compile.h"
@@ -42,16 +44,18 @@ void CheckTraining(const exec::RunOutcome& outcome) {
   }
 }
 
-// What the simulator says of one rank's first two steps.
+// What the simulator says of one rank's first steps, one of each program.
 pb::Timeline Predict(const pb::Plan& plan, int rank) {
   static const pb::Cluster cluster = LoadCluster("dgx-a100-80g").value();
   const sim::RooflineModel costs(plan, cluster);
   const run::Program program = sim::Compile(plan, costs, rank).value();
   pb::Timeline predicted = run::NewTimeline(plan, program, rank);
-  run::TimelineRecorder recorder(plan, program, {0, 1}, predicted);
+  const std::vector<run::ProgramId> steps = run::ProgramsOnce(program);
+  std::vector<int32_t> kept(steps.size());
+  std::iota(kept.begin(), kept.end(), 0);
+  run::TimelineRecorder recorder(plan, program, kept, predicted);
   run::Listener* const listeners[] = {&recorder};
   sim::Engine engine(program, listeners);
-  const run::ProgramId steps[] = {run::ProgramId{0}, run::ProgramId{1}};
   engine.Run(steps);
   ForgetTimes(predicted);
   return predicted;
@@ -80,9 +84,9 @@ void CheckReport(const pb::Plan& plan, const pb::Report& measured) {
   }
 }
 
-StatusOr<exec::RunOutcome> RunTwoSteps(const pb::Plan& plan) {
+StatusOr<exec::RunOutcome> RunAllPrograms(const pb::Plan& plan) {
   exec::RunOptions options;
-  options.steps = 2;
+  options.steps = plan.programs_size();
   options.keeps_timelines = true;
   ASSIGN_OR_RETURN(const auto weights, exec::WeightsFromSeed(plan, 1));
   ASSIGN_OR_RETURN(const auto data, exec::SyntheticData(plan, 1));
@@ -90,7 +94,7 @@ StatusOr<exec::RunOutcome> RunTwoSteps(const pb::Plan& plan) {
 }
 
 void CheckRun(const pb::Plan& plan) {
-  const auto outcome = RunTwoSteps(plan);
+  const auto outcome = RunAllPrograms(plan);
   ASSERT_TRUE(outcome.ok()) << outcome.status().message();
   CheckTraining(*outcome);
   for (int rank = 0; rank < plan.mesh().world_size(); ++rank) {
@@ -166,7 +170,7 @@ enum class Catcher { kCheck, kOperands, kCompare, kNobody };
 
 // Of those that run a plan.
 Catcher CatchRunning(const pb::Plan& plan, const pb::Plan& mutant) {
-  auto outcome = RunTwoSteps(mutant);
+  auto outcome = RunAllPrograms(mutant);
   if (!outcome.ok()) return Catcher::kOperands;
   for (int rank = 0; rank < plan.mesh().world_size(); ++rank) {
     pb::Timeline& measured = outcome.value().timelines[rank];

@@ -63,6 +63,14 @@ class Constraints {
     for (int wait : op(i).host_waits()) {
       all_.push_back({HostTurn(i), Start(begin + wait), op(begin + wait).module()});
     }
+    for (const pb::EventWait& wait : op(i).event_waits()) {
+      const int record = RecordBefore(i, wait);
+      for (int earlier = 0; earlier <= record; ++earlier) {
+        if (!op(earlier).has_stream()) continue;
+        if (op(earlier).stream() != op(record).record_stream()) continue;
+        all_.push_back({HostTurn(i), Start(earlier), op(earlier).module()});
+      }
+    }
     if (!op(i).has_stream()) return;
     for (int wait : op(i).waits()) After(i, begin + wait);
     for (int earlier = 0; earlier < i; ++earlier) {
@@ -72,6 +80,16 @@ class Constraints {
       const bool same_group = GroupOf(op(i)) >= 0 && GroupOf(op(i)) == GroupOf(op(earlier));
       if (op(earlier).stream() == op(i).stream() || awaited || same_group) After(i, earlier);
     }
+  }
+
+  // The op that has made the record which the op at i waits for.
+  int RecordBefore(int i, const pb::EventWait& wait) const {
+    int left = wait.back();
+    for (int earlier = i - 1; earlier >= 0; --earlier) {
+      const bool records = op(earlier).has_record() && op(earlier).record() == wait.event();
+      if (records && left-- == 0) return earlier;
+    }
+    return -1;
   }
 
   static int GroupOf(const pb::Op& op) {

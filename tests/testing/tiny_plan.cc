@@ -13,11 +13,12 @@ Seconds Picoseconds(int64_t count) { return Seconds(static_cast<double>(count) *
 
 }  // namespace
 
-TinyPlan::TinyPlan(int streams, int groups) {
+TinyPlan::TinyPlan(int streams, int groups, int events) {
   for (int i = 0; i < streams; ++i) {
     plan_.add_streams()->set_role(i == 0 ? pb::Stream::COMPUTE : pb::Stream::GATHER);
   }
   for (int i = 0; i < groups; ++i) plan_.add_groups()->set_size(2);
+  for (int i = 0; i < events; ++i) plan_.add_events();
   BeginSegment();
 }
 
@@ -43,6 +44,15 @@ int TinyPlan::Add(const TinyOp& tiny) {
   Fill(tiny.host_waits, *op.mutable_host_waits());
   Fill(tiny.allocs, *op.mutable_allocs());
   Fill(tiny.frees, *op.mutable_frees());
+  if (tiny.record >= 0) {
+    op.set_record(tiny.record);
+    op.set_record_stream(tiny.record_stream);
+  }
+  for (const auto& [event, back] : tiny.event_waits) {
+    pb::EventWait& wait = *op.add_event_waits();
+    wait.set_event(event);
+    wait.set_back(back);
+  }
   op.set_phase(tiny.phase);
   op.set_micro_batch(tiny.micro_batch);
   if (tiny.group >= 0) {

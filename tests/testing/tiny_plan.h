@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "proto/plan.pb.h"
@@ -21,6 +22,9 @@ struct TinyOp {
   int group = -1;            // makes it an all-gather
   std::vector<int> allocs = {};
   std::vector<int> frees = {};
+  int record = -1;  // event, of what is queued on record_stream
+  int record_stream = 0;
+  std::vector<std::pair<int, int>> event_waits = {};  // event, records looked past
   pb::Phase phase = pb::FORWARD;
   int micro_batch = 0;
 };
@@ -29,7 +33,7 @@ struct TinyOp {
 // what a schedule needs, so CheckPlan would refuse them.
 class TinyPlan {
  public:
-  TinyPlan(int streams, int groups);
+  TinyPlan(int streams, int groups, int events = 0);
 
   // Returns the buffer's index.
   int Buffer(int64_t bytes, pb::Category category = pb::TEMP, bool resident = false);

@@ -35,7 +35,7 @@ inline constexpr std::string_view kRoundCluster = R"pb(
 // field a line.
 inline constexpr std::string_view kTwoUnitPlan = R"plan(
   header {
-    format_version: 3 tool_version: "test" model_name: "two" parameter_count: 280
+    format_version: 4 tool_version: "test" model_name: "two" parameter_count: 280
     model_flops: 4300
   }
   decisions {

@@ -12,12 +12,7 @@ namespace {
 constexpr int kSteadySteps = 2;
 
 // Steps before the steady ones.
-int StepsBeforeSteady(const pb::Plan& plan) {
-  for (int i = 0; i < plan.programs_size(); ++i) {
-    if (plan.programs(i).name() == "steady") return i;
-  }
-  return plan.programs_size() - 1;
-}
+int StepsBeforeSteady(const pb::Plan& plan) { return plan.programs_size() - 1; }
 
 // Bytes of the full buffer of a collective, 0 for other ops.
 int64_t CollectiveBytes(const pb::Op& op) {

@@ -32,6 +32,8 @@ std::string CategoryName(pb::Category category) {
       return "gathered param";
     case pb::UNSHARDED_GRAD:
       return "full gradient";
+    case pb::PARAM_GRAD:
+      return "gradient of a part";
     case pb::RS_INPUT:
       return "reduce-scatter input";
     case pb::RS_OUTPUT:
@@ -63,6 +65,8 @@ std::string ReasonName(pb::AllGather::Reason reason) {
       return "prefetch in backward";
     case pb::AllGather::PREFETCH_FORWARD_EXPLICIT:
       return "asked-for prefetch in forward";
+    case pb::AllGather::PREFETCH_FORWARD_IMPLICIT:
+      return "prefetch in forward";
     case pb::AllGather::PREFETCH_BACKWARD_EXPLICIT:
       return "asked-for prefetch in backward";
     default:
