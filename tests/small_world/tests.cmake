@@ -1,4 +1,5 @@
-add_library(foreshard_small_world STATIC small_world/world.cc small_world/mutants.cc)
+add_library(foreshard_small_world STATIC small_world/world.cc small_world/moves.cc
+            small_world/mutants.cc)
 target_link_libraries(foreshard_small_world PUBLIC foreshard_planner foreshard_model_sources
                       PRIVATE foreshard_options fmt::fmt)
 foreshard_test(small_world_test
