@@ -97,6 +97,18 @@ void Eager::Allocate(const Tensor& t) {
   if (storage.logits) builder_.buffer(storage.buffer).set_logits(true);
 }
 
+void Eager::Adopt(const Tensor& t, BufferId buffer) {
+  Storage& storage = storages_[t->storage];
+  CHECK(storage.buffer < 0 && !storage.external);
+  storage.buffer = buffer;
+}
+
+BufferId Eager::Disown(const Tensor& t) {
+  Storage& storage = storages_[t->storage];
+  storage.external = true;
+  return storage.buffer;
+}
+
 void Eager::Launch(std::string_view kernel, std::initializer_list<const Tensor*> in,
                    std::initializer_list<const Tensor*> out, const KernelAttr& attr) {
   launched_ = StartLaunch(kernel, out);
@@ -217,6 +229,20 @@ bool Eager::MarkPoint(std::span<Tensor*> values, int hook) {
 void Eager::HookGradient(const Tensor& value, int hook) {
   CHECK(value->requires_grad && value->node >= 0);
   nodes_[value->node].pre_hooks.push_back(hook);
+}
+
+Tensor GradientHooks::JoinGradients(int, std::span<Tensor>) {
+  CHECK(false) << "no leaf is split";
+  return {};
+}
+
+void Eager::JoinBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  out[0] = e.hooks_->JoinGradients(static_cast<int>(node.number), in);
+}
+
+void Eager::SplitLeaf(const Tensor& leaf, std::span<Tensor*> views, int hook) {
+  const Tensor* in[] = {&leaf};
+  if (Node* node = Record(JoinBackward, in, views)) node->number = hook;
 }
 
 void Eager::Backward(const Tensor& loss, GradientHooks& hooks) {

@@ -9,12 +9,12 @@ constexpr int kVectorsAfterAllReduce = 3;
 
 class ClipLowering {
  public:
-  ClipLowering(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-               const ShardingRules& rules, PlanBuilder& builder)
+  ClipLowering(const ClipChoice& choice, const UpdatePlace& place, const ShardingRules& rules,
+               PlanBuilder& builder)
       : choice_(choice),
         place_(place),
         builder_(builder),
-        tensors_(static_cast<int64_t>(TrainableOf(graph, rules).size())) {
+        tensors_(static_cast<int64_t>(OptimizerTensors(builder.plan(), rules.layouts()).size())) {
     for (const ShardingRules::Gradient& g : rules.gradients()) gradients_.push_back(g.buffer);
   }
 
@@ -81,12 +81,12 @@ class ClipLowering {
 
 }  // namespace
 
-void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-             const ShardingRules& rules, PlanBuilder& builder) {
+void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ShardingRules& rules,
+             PlanBuilder& builder) {
   builder.BeginSegment("clip");
   builder.SetPhase(pb::CLIP);
   builder.SetUnit(-1);
-  ClipLowering(choice, place, graph, rules, builder).Run();
+  ClipLowering(choice, place, rules, builder).Run();
 }
 
 }  // namespace foreshard

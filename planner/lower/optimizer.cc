@@ -18,13 +18,12 @@ bool IsAdam(const OptimizerChoice& choice) { return choice.kind != pb::SGD; }
 class OptimizerLowering {
  public:
   OptimizerLowering(const OptimizerChoice& choice, const UpdatePlace& place,
-                    const ModelGraph& graph, const ShardingRules& rules, PlanBuilder& builder)
+                    const ShardingRules& rules, PlanBuilder& builder)
       : choice_(choice),
         place_(place),
-        graph_(graph),
         rules_(rules),
         builder_(builder),
-        trainable_(TrainableOf(graph, rules)) {}
+        tensors_(OptimizerTensors(builder.plan(), rules.layouts())) {}
 
   // What the first step() creates: AdamW per parameter a step count and two moments, SGD a momentum
   // buffer, if it has momentum.
@@ -32,12 +31,12 @@ class OptimizerLowering {
     const int moments = oplib::MomentCount(choice_.kind, choice_.momentum);
     if (moments == 0) return;
     builder_.BeginSegment("optimizer_init");
-    for (const ShardedParameter* p : trainable_) {
-      builder_.SetUnit(builder_.plan().parameters(p->parameter).unit());
-      if (IsAdam(choice_)) state_.push_back(Allocate(SizeOf(DType::kFp32), pb::OPTIMIZER_STATE));
+    for (const OptimizerTensor& t : tensors_) {
+      builder_.SetUnit(t.unit);
+      if (IsAdam(choice_)) state_.push_back(StepCount(t));
       for (int moment = 0; moment < moments; ++moment) {
         state_.push_back(PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
-          return oplib::MomentBytes(choice_.kind, LocalNumelOf(*p, rank), SizeOf(choice_.state));
+          return oplib::MomentBytes(choice_.kind, t.NumelOn(rank), SizeOf(choice_.state));
         }));
       }
     }
@@ -52,9 +51,9 @@ class OptimizerLowering {
     std::vector<BufferId> out;
     for (const ShardingRules::Gradient& g : rules_.gradients()) in.push_back(g.buffer);
     int64_t elems = 0;
-    for (const ShardedParameter* p : trainable_) {
-      out.push_back(p->shard);
-      elems += p->local_numel;
+    for (const OptimizerTensor& t : tensors_) {
+      if (std::find(out.begin(), out.end(), t.shard) == out.end()) out.push_back(t.shard);
+      elems += t.NumelOn(0);
     }
     out.insert(out.end(), state_.begin(), state_.end());
     const std::vector<BufferId> temporaries = Temporaries();
@@ -68,6 +67,7 @@ class OptimizerLowering {
     pb::Op& op = builder_.Issue(kHost, {}, {});
     op.mutable_zero_grad();
     if (place_.on_host && update != kNoOp) op.add_host_waits(update);
+    if (!rules_.frees_gradients()) return;
     for (const ShardingRules::Gradient& g : rules_.gradients()) builder_.Free(g.buffer);
   }
 
@@ -83,9 +83,8 @@ class OptimizerLowering {
     // Square roots of all second moments at once, or all decayed gradients.
     const DType dtype = choice_.kind == pb::ADAMW ? choice_.state : place_.original;
     std::vector<BufferId> list;
-    for (const ShardedParameter* p : trainable_) {
-      list.push_back(
-          PerRank(pb::TEMP, [&](int rank) { return LocalNumelOf(*p, rank) * SizeOf(dtype); }));
+    for (const OptimizerTensor& t : tensors_) {
+      list.push_back(PerRank(pb::TEMP, [&](int rank) { return t.NumelOn(rank) * SizeOf(dtype); }));
     }
     return list;
   }
@@ -93,8 +92,8 @@ class OptimizerLowering {
   int64_t LoopBytes(int rank) const {
     int64_t most = 0;
     int64_t before = 0;
-    for (const ShardedParameter* p : trainable_) {
-      const int64_t numel = LocalNumelOf(*p, rank);
+    for (const OptimizerTensor& t : tensors_) {
+      const int64_t numel = t.NumelOn(rank);
       most =
           std::max(most, oplib::LoopTemporaryBytes(choice_.kind, numel, before,
                                                    SizeOf(place_.original), SizeOf(choice_.state)));
@@ -117,8 +116,12 @@ class OptimizerLowering {
     step.set_eps(kEps);
   }
 
-  int64_t LocalNumelOf(const ShardedParameter& p, int rank) const {
-    return LocalNumel(graph_.parameters[p.parameter].shape, p.shard_dim, place_.ranks, rank);
+  // A rank without any part of a flat parameter's tensor does not update it.
+  BufferId StepCount(const OptimizerTensor& t) {
+    const bool everywhere = !rules_.layouts()[t.unit].flat;
+    return PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
+      return everywhere || t.NumelOn(rank) > 0 ? SizeOf(DType::kFp32) : 0;
+    });
   }
 
   BufferId Allocate(int64_t bytes, pb::Category category) {
@@ -143,27 +146,17 @@ class OptimizerLowering {
 
   const OptimizerChoice choice_;
   const UpdatePlace place_;
-  const ModelGraph& graph_;
   const ShardingRules& rules_;
   PlanBuilder& builder_;
-  const std::vector<const ShardedParameter*> trainable_;
+  const std::vector<OptimizerTensor> tensors_;
   std::vector<BufferId> state_;
 };
 
 }  // namespace
 
-std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const ShardingRules& rules) {
-  std::vector<const ShardedParameter*> by_index(graph.parameters.size(), nullptr);
-  for (const UnitLayout& unit : rules.layouts()) {
-    for (const ShardedParameter& p : unit.parameters) by_index[p.parameter] = &p;
-  }
-  std::erase_if(by_index, [](const ShardedParameter* p) { return p->frozen; });
-  return by_index;
-}
-
-void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
+void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place,
                   const ShardingRules& rules, PlanBuilder& builder) {
-  OptimizerLowering lowering(choice, place, graph, rules, builder);
+  OptimizerLowering lowering(choice, place, rules, builder);
   builder.SetPhase(pb::OPTIMIZER);
   builder.SetUnit(-1);
   if (choice.kind != pb::OPTIMIZER_NONE) lowering.Init();

@@ -1,7 +1,6 @@
 // The optimizer's part of a step: its state at the first step, the update, dropping gradients.
 #pragma once
 
-#include "planner/graph/model_graph.h"
 #include "planner/lower/sharding_rules.h"
 #include "planner/lower/plan_builder.h"
 
@@ -28,10 +27,7 @@ struct UpdatePlace {
 // Adds the segments "optimizer_init" (if the optimizer has state) and "optimizer". State follows
 // the unpadded local shapes, so ranks with fewer rows hold less. On the host, whatever is issued
 // after it finds the update done.
-void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
+void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place,
                   const ShardingRules& rules, PlanBuilder& builder);
-
-// The trainable parameters in the plan's order.
-std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const ShardingRules& rules);
 
 }  // namespace foreshard

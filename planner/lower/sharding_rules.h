@@ -36,6 +36,7 @@ struct Sharding {
   std::optional<double> divide_factor;
   bool force_sum = false;
   bool offloads = false;  // shards, gradients and optimizer state are the host's
+  bool casts_root_inputs = false;  // to the compute dtype; units below take what they get
 };
 
 // What has been decided for one unit.
@@ -69,6 +70,8 @@ class ShardingRules : public GradientHooks {
   };
   virtual const std::vector<Gradient>& gradients() const = 0;
   virtual const std::vector<UnitLayout>& layouts() const = 0;
+  // Whether zero_grad gives the gradients' memory back.
+  virtual bool frees_gradients() const { return true; }
 
   // ---- a step, micro-batch by micro-batch
   virtual void BeginMicroBatch(const BackwardRules& rules) = 0;
