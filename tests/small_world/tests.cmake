@@ -15,7 +15,7 @@ foreshard_test(one_rank_test
   SOURCES small_world/one_rank_test.cc
   DEPS foreshard_small_world foreshard_one_rank)
 
-add_test(NAME one_rank_sweep COMMAND one_rank_test --gtest_filter=OneRankSmallWorld.*)
+add_test(NAME one_rank_sweep COMMAND one_rank_test --gtest_filter=*OneRankSmallWorld.*)
 set_tests_properties(one_rank_sweep PROPERTIES LABELS sweep
                      ENVIRONMENT FORESHARD_SMALL_RUNS=all)
 

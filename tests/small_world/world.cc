@@ -91,6 +91,8 @@ std::vector<PrefetchRequest> Prefetches(const SmallCase& c, int ahead, int direc
 
 }  // namespace
 
+std::string Name(Library library) { return library == Library::kFsdp1 ? "Fsdp1" : "Fsdp2"; }
+
 std::vector<SmallCase> SmallLayouts(size_t most_per_layout, Library library) {
   const std::vector<Move>& moves = MovesOf(library);
   std::mt19937_64 random(kSampleSeed);

@@ -28,6 +28,8 @@ struct SmallCase {
 // Whose choices there are.
 enum class Library { kFsdp2, kFsdp1 };
 
+std::string Name(Library library);  // "Fsdp2"
+
 // Where a layout has more than `most_per_layout` cases, a seeded sample of its pairs is left.
 std::vector<SmallCase> SmallLayouts(size_t most_per_layout, Library library = Library::kFsdp2);
 std::vector<SmallCase> RandomSmallCases(size_t count, uint64_t seed,
