@@ -25,3 +25,6 @@ foreshard_test(run_mutants_test
   SOURCES small_world/run_mutants_test.cc
   DEPS foreshard_small_world foreshard_plan_check foreshard_proto)
 add_dependencies(run_mutants_test run_plan)
+foreshard_test(limiter_test
+  SOURCES small_world/limiter_test.cc
+  DEPS foreshard_small_world foreshard_exec foreshard_sim)
