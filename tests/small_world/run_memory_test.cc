@@ -139,12 +139,13 @@ TEST_P(SmallWorldRunOf, BytesAfterEachOpAreThePredictedOnes) {
 // What the optimizer updates: each parameter, the shard of a unit, or each parameter's part of it.
 enum class Updates { kParameters, kUnits, kParts };
 class OptimizerMemory : public testing::TestWithParam<Updates> {};
+std::string NameOf(const testing::TestParamInfo<Updates>& info) {
+  constexpr const char* kNames[] = {"Parameters", "Units", "Parts"};
+  return kNames[static_cast<int>(info.param)];
+}
 INSTANTIATE_TEST_SUITE_P(Of, OptimizerMemory,
                          testing::Values(Updates::kParameters, Updates::kUnits, Updates::kParts),
-                         [](const auto& updates) {
-                           constexpr const char* kNames[] = {"Parameters", "Units", "Parts"};
-                           return std::string(kNames[static_cast<int>(updates.param)]);
-                         });
+                         NameOf);
 
 // Of optimizers and clipping every combination: on one rank, on three of which the last holds less,
 // with replicas, and on the host.
