@@ -105,9 +105,11 @@ struct GradientSlice {
   int64_t gradient_from = 0;  // elements
 };
 
-// The norm of each slice, in `out`; then all of them in one buffer, or not; then their squares.
+// The norm of each slice, in `out`; then all of them in one buffer, or not; then their squares, or
+// the sum of these.
 struct MeasureGradients {
   DType dtype = DType::kFp32;  // of the norms
+  bool adds_squares = false;
   std::vector<GradientSlice> slices;
 };
 

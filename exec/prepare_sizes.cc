@@ -148,18 +148,18 @@ class Sizes {
     if (op.out_size() <= tensors) {
       return InvalidPlan(fmt::format("writes {} norms and no squares", op.out_size()));
     }
-    for (int i = 0; i < op.out_size(); ++i) {
+    for (int i = 0; i + 1 < op.out_size(); ++i) {
       RETURN_IF_ERROR(Fills(op.out(i), element * (i < tensors ? 1 : tensors)));
     }
-    return OkStatus();
+    return Fills(op.out(op.out_size() - 1), element * shards_.SquaredNorms());
   }
 
-  // On its way to the norm of all: vectors of all norms, or in a group of one rank that norm.
+  // On its way to the norm of all: as many as have been added up, or in a group of one rank that
+  // norm.
   Status ScratchOfScale(const pb::Op& op) {
-    const auto tensors = static_cast<int64_t>(shards_.Tensors().size());
     const int64_t element = Size(plan_.decisions().original_dtype());
     for (const int buffer : ScratchOf(op)) {
-      RETURN_IF_ERROR(Fills(buffer, element * (shards_.ranks() > 1 ? tensors : 1)));
+      RETURN_IF_ERROR(Fills(buffer, element * (shards_.ranks() > 1 ? shards_.SquaredNorms() : 1)));
     }
     return OkStatus();
   }

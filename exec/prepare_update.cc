@@ -147,7 +147,9 @@ StatusOr<UpdateParameters> UpdateOf(const OpContext& c) {
 StatusOr<Work> UpdateWorkOf(const OpContext& c) {
   if (c.op.has_clip_norms()) {
     ASSIGN_OR_RETURN(const auto gradients, FindGradients(c, c.op.in()));
-    return Work(MeasureGradients{OriginalDType(c.plan), OfTensors(c.shards, gradients)});
+    auto slices = OfTensors(c.shards, gradients);
+    const bool adds = c.shards.SquaredNorms() < static_cast<int64_t>(slices.size());
+    return Work(MeasureGradients{OriginalDType(c.plan), adds, std::move(slices)});
   }
   if (c.op.has_clip_scale()) {
     ASSIGN_OR_RETURN(const auto gradients, FindGradients(c, c.op.out()));

@@ -57,6 +57,9 @@ class ShardMap {
   };
   // In the order in which the plan lists their shards and states: shards of units, then parameters.
   std::vector<Tensor> Tensors() const;
+  // Elements of the squared norms that the ranks of a shard group add up: one for each tensor, but
+  // of flat parameters one in all.
+  int64_t SquaredNorms() const;
 
  private:
   const pb::Flat* FlatOf(int parameter) const;  // nullptr = none
