@@ -31,6 +31,7 @@ class Sizes {
     }
     for (const pb::Segment& segment : plan_.segments()) {
       for (int i = 0; i < segment.ops_size(); ++i) {
+        TakeUnused(segment.ops(i));
         RETURN_IF_ERROR(AllocatedAreKnown(segment.ops(i)).At(PlaceOf(plan_, segment, i)));
       }
     }
@@ -281,6 +282,15 @@ class Sizes {
         return ScratchOfScale(op);
       default:
         return Gathered(segment, index);
+    }
+  }
+
+  // What the host allocates and frees again without any work has the size that the plan gives it.
+  void TakeUnused(const pb::Op& op) {
+    if (op.has_stream()) return;
+    for (const int buffer : ScratchOf(op)) {
+      if (bytes_[buffer] != kUnknown) continue;
+      bytes_[buffer] = run::BytesOn(plan_.buffers(buffer), shards_.rank()).count();
     }
   }
 

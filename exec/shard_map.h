@@ -18,6 +18,7 @@ class ShardMap {
   // REQUIRES: the plan outlives it.
   ShardMap(const pb::Plan& plan, int rank);
 
+  int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   int shard_rank() const { return shard_rank_; }
   int64_t numel(int parameter) const;  // unsharded

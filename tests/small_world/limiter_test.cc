@@ -104,34 +104,45 @@ int MostAtOnce(const pb::Plan& plan) {
   return most;
 }
 
-class Limiter : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(BackwardPrefetch, Limiter, testing::Values("pre", "post", "none"),
-                         [](const auto& when) { return std::string(when.param); });
-
-// A gather waits where two frees or more are queued, for the oldest of them. Between two gathers
-// one unit is freed, and the end of a step leaves one more, so two frees are still to come when a
-// gather is issued; with one unit gathered ahead in backward there is one such free fewer and one
-// unit in use. Together with what is gathered that makes three.
-TEST_P(Limiter, AtMostThreeBlocksAreGatheredAtOnce) {
-  for (const char* strategy : {"full_shard", "hybrid_shard"}) {
+struct Prefetch {
+  const char* when;
+  int most;  // blocks gathered at once
+};
+class Limiter : public testing::TestWithParam<Prefetch> {
+ protected:
+  static SmallCase Case(const std::string& strategy) {
     SmallCase c = Blocks(strategy);
-    c.request.fsdp1.backward_prefetch = GetParam();
-    const pb::Plan plan = PlanOfCase(c).value();
-    EXPECT_EQ(MostAtOnce(plan), 3) << strategy;
+    c.request.fsdp1.backward_prefetch = GetParam().when;
+    return c;
+  }
+};
+
+// Whoever asks for a unit waits where two frees or more are queued, for the oldest of them. Each
+// free is followed by one that asks, so that one free is queued afterwards, whose unit may still be
+// in use: with the new one that makes two. Where units are gathered ahead in backward, two ask
+// before the first is freed there, and the last two frees of a step have nobody that asks after
+// them: two frees are queued from then on, and at most three units are there.
+INSTANTIATE_TEST_SUITE_P(BackwardPrefetch, Limiter,
+                         testing::Values(Prefetch{"pre", 3}, Prefetch{"post", 2},
+                                         Prefetch{"none", 2}),
+                         [](const auto& prefetch) { return std::string(prefetch.param.when); });
+
+TEST_P(Limiter, BoundsTheBlocksThatAreGatheredAtOnce) {
+  for (const char* strategy : {"full_shard", "hybrid_shard"}) {
+    EXPECT_EQ(MostAtOnce(PlanOfCase(Case(strategy)).value()), GetParam().most) << strategy;
   }
 }
 
 // Then a slow device has all that the host has issued: both passes of a step, and more.
 TEST_P(Limiter, WithoutItTheHostRunsAhead) {
-  SmallCase c = Blocks("full_shard");
-  c.request.fsdp1.backward_prefetch = GetParam();
+  SmallCase c = Case("full_shard");
   c.request.fsdp1.limit_all_gathers = false;
   EXPECT_GT(MostAtOnce(PlanOfCase(c).value()), kBlocks);
 }
 
 // ---- real runs
 
-exec::RunOutcome Run(const pb::Plan& plan) {
+exec::RunOutcome RunSteps(const pb::Plan& plan) {
   const auto weights = exec::WeightsFromSeed(plan, 1).value();
   const auto data = exec::SyntheticData(plan, 1).value();
   exec::RunOptions options;
@@ -148,11 +159,11 @@ TEST(HostWaits, ChangeNoNumber) {
        RandomSmallCases(exec::sanitizers::kIsSanitized ? 20 : 80, 31, Library::kFsdp1)) {
     StatusOr<pb::Plan> plan = PlanOfCase(c);
     if (!plan.ok() || plan->events().empty()) continue;
-    const exec::RunOutcome with = Run(*plan);
+    const exec::RunOutcome with = RunSteps(*plan);
     for (pb::Segment& segment : *plan.value().mutable_segments()) {
       for (pb::Op& op : *segment.mutable_ops()) op.clear_event_waits();
     }
-    const exec::RunOutcome without = Run(*plan);
+    const exec::RunOutcome without = RunSteps(*plan);
     for (size_t s = 0; s < with.steps.size(); ++s) {
       EXPECT_EQ(with.steps[s].losses, without.steps[s].losses) << c.name;
     }
