@@ -107,6 +107,10 @@ SmallCase Alone(const SmallCase& sharded) {
   r.original_dtype = from.original_dtype;
   r.param_dtype = from.param_dtype;
   r.reduce_dtype = from.reduce_dtype;
+  // Flat gradients are reduced as they are computed, where nothing else was asked for.
+  if (from.strategy != "fsdp2" && !from.reduce_dtype) {
+    r.reduce_dtype = from.param_dtype.value_or(from.original_dtype);
+  }
   r.output_dtype = from.output_dtype;
   r.cast_forward_inputs = from.cast_forward_inputs;
   r.optimizer = from.optimizer;

@@ -41,7 +41,8 @@ void DivideAroundSum(double factor, ReductionRules& rules) {
 // reduced are added up as autograd makes them.
 ReductionRules FlatRulesOf(const PlanRequest& request, DType reduce) {
   ReductionRules rules;
-  const bool shards = request.strategy != "no_shard";
+  // One rank has nobody to share with.
+  const bool shards = request.strategy != "no_shard" && request.world_size > 1;
   rules.replicas = shards ? request.replicate_size : request.world_size;
   rules.shards = request.world_size / rules.replicas;
   rules.micro_batches = request.micro_batches.count;
