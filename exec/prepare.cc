@@ -70,68 +70,15 @@ StatusOr<PreparedOp> PrepareOp(const OpContext& context) {
   }
   out.micro_batch = op.micro_batch();
   if (op.has_random()) out.random = op.random();
+  if (op.has_record()) out.record = op.record();
+  out.record_stream = op.record_stream();
+  for (const pb::EventWait& wait : op.event_waits()) {
+    out.event_waits.push_back({wait.event(), wait.back()});
+  }
   return out;
 }
 
 }  // namespace
-
-ShardMap::ShardMap(const pb::Plan& plan, int rank)
-    : plan_(plan),
-      rank_(rank),
-      ranks_(plan.mesh().shard_size()),
-      shard_rank_(rank % plan.mesh().shard_size()) {}
-
-int64_t ShardMap::numel(int parameter) const {
-  int64_t n = 1;
-  for (const int64_t d : plan_.parameters(parameter).shape()) n *= d;
-  return n;
-}
-
-int64_t ShardMap::padded_numel(int parameter) const {
-  const pb::Parameter& p = plan_.parameters(parameter);
-  const int64_t slices = p.shape(p.shard_dim());
-  return (slices + ranks_ - 1) / ranks_ * (numel(parameter) / slices);
-}
-
-int64_t ShardMap::local_numel(int parameter) const {
-  const int64_t padded = padded_numel(parameter);
-  return std::clamp<int64_t>(numel(parameter) - padded * shard_rank_, 0, padded);
-}
-
-ShardMap::Runs ShardMap::LocalRuns(int parameter) const {
-  const pb::Parameter& p = plan_.parameters(parameter);
-  Runs runs;
-  for (int i = 0; i < p.shard_dim(); ++i) runs.count *= p.shape(i);
-  runs.numel = local_numel(parameter) / runs.count;
-  runs.first = shard_rank_ * padded_numel(parameter) / runs.count;
-  runs.step = numel(parameter) / runs.count;
-  return runs;
-}
-
-int ShardMap::Member(int group) const {
-  const pb::Group& g = plan_.groups(group);
-  return rank_ / g.stride() % g.size();
-}
-
-DType ShardMap::dtype(int parameter) const {
-  return static_cast<DType>(plan_.parameters(parameter).dtype());
-}
-
-std::vector<int> ShardMap::Trainable(int unit) const {
-  std::vector<int> result;
-  for (const int p : plan_.units(unit).parameters()) {
-    if (!plan_.parameters(p).frozen()) result.push_back(p);
-  }
-  return result;
-}
-
-std::vector<int> ShardMap::Trainable() const {
-  std::vector<int> result;
-  for (int p = 0; p < plan_.parameters_size(); ++p) {
-    if (!plan_.parameters(p).frozen()) result.push_back(p);
-  }
-  return result;
-}
 
 std::string PlaceOf(const pb::Plan& plan, const pb::Segment& segment, int op) {
   const pb::Op& o = segment.ops(op);

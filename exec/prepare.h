@@ -55,11 +55,12 @@ struct CopyElements {
   std::vector<CopyPiece> pieces;
 };
 
-// In place: `out` holds the slices of all ranks, own slice first written.
+// `out` holds the slices of all ranks in the end, of which its own stands there before, or in `in`.
 struct GatherSlices {
   int group = 0;
   int64_t slice = 0;  // elements of one rank
   DType dtype = DType::kFp32;
+  bool is_in_place = true;
 };
 
 // Adds the slices that all ranks hold for this one.
@@ -95,7 +96,8 @@ struct AddElements {
 // Zeros the optimizer's state.
 struct ZeroState {};
 
-// This rank's real elements of the gradient of a trainable parameter.
+// This rank's elements of a gradient that is read as one tensor: the real ones of a trainable
+// parameter, or all of a flat one's shard.
 struct GradientSlice {
   DType dtype = DType::kFp32;  // and of the parameter
   int64_t numel = 0;
@@ -119,7 +121,7 @@ struct ScaleGradients {
 
 enum class UpdateRule { kAdamW, kAdamW8Bit, kSgd };
 
-// One update of the rank's real elements of every trainable parameter.
+// One update of the rank's elements of everything that is trained.
 struct UpdateParameters {
   UpdateRule rule = UpdateRule::kAdamW;
   bool keeps_roots = false;    // all square roots at once, in the op's scratch
@@ -127,10 +129,12 @@ struct UpdateParameters {
   DType state = DType::kFp32;  // of moments that are not kept in 8 bits
   double learning_rate = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
   struct Slice : GradientSlice {
-    int parameter = 0;  // in `out`
-    int state = -1;     // in `out`, the first of its state buffers
+    int parameter = 0;           // in `out`
+    int state = -1;              // in `out`, the first of its state buffers
+    int64_t parameter_from = 0;  // elements
   };
   std::vector<Slice> slices;
+  std::vector<GradientSlice> gradients;  // the same by trainable parameter, in the plan's order
 };
 
 using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices,
@@ -140,14 +144,23 @@ using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices,
 inline constexpr int kNoStream = -1;
 inline constexpr int kNoRandom = -1;
 
+inline constexpr int kNoEvent = -1;
+
+// One of the records of an event: that which `back` others have followed.
+struct RecordWait {
+  int event = 0;
+  int back = 0;
+};
+
 struct PreparedOp {
   int stream = kNoStream;
-  std::vector<int> waits;            // ops of the segment
-  std::vector<int> host_waits;       // ops of the segment
-  std::vector<int> awaited_streams;  // everything issued on them so far
-  std::vector<int> allocs, frees;    // buffers
-  std::vector<int> in, out;          // buffers
-  std::vector<int> scratch;          // buffers that only this op uses
+  std::vector<int> waits;               // ops of the segment
+  std::vector<int> host_waits;          // ops of the segment
+  std::vector<RecordWait> event_waits;  // of the host
+  std::vector<int> awaited_streams;     // everything issued on them so far
+  std::vector<int> allocs, frees;       // buffers
+  std::vector<int> in, out;             // buffers
+  std::vector<int> scratch;             // buffers that only this op uses
   Work work;
   bool is_awaited = false;  // by a later op of the segment
   bool writes_loss = false;
@@ -155,6 +168,8 @@ struct PreparedOp {
   int group = -1;       // of collectives
   int micro_batch = 0;  // of the segment's first repetition
   int random = kNoRandom;
+  int record = kNoEvent;  // event that is recorded once the op is issued
+  int record_stream = 0;
   std::string place;  // "step op 17 (copy_out, layers.3)", for messages
 };
 

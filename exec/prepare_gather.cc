@@ -79,6 +79,14 @@ StatusOr<Work> Keep(const OpContext& c) {
   return Work(std::move(copy));
 }
 
+StatusOr<Work> AllGather(const OpContext& c) {
+  const pb::AllGather& gather = c.op.all_gather();
+  const DType dtype = Type(gather.dtype());
+  const bool is_in_place = c.op.in(0) == c.op.out(0);
+  if (!is_in_place) RETURN_IF_ERROR(Holds(c, c.op.in(0), gather.elems_in(), dtype));
+  return Work(GatherSlices{gather.group(), gather.elems_in(), dtype, is_in_place});
+}
+
 }  // namespace
 
 // The nearest one: a buffer may be gathered by several groups in turn. What is copied out may have
@@ -112,10 +120,8 @@ StatusOr<Work> GatherWorkOf(const OpContext& c) {
       return copy(op.cast_shard().from(), op.cast_shard().to(), op.cast_shard().elems());
     case pb::Op::kGatherCopyIn:
       return CopyIn(c);
-    case pb::Op::kAllGather: {
-      const pb::AllGather& g = op.all_gather();
-      return Work(GatherSlices{g.group(), g.elems_in(), Type(g.dtype())});
-    }
+    case pb::Op::kAllGather:
+      return AllGather(c);
     case pb::Op::kCopyOut:
       return CopyOut(c);
     case pb::Op::kJoinShards:

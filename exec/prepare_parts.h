@@ -7,40 +7,10 @@
 #include <vector>
 
 #include "exec/prepare.h"
+#include "exec/shard_map.h"
 #include "proto/plan.pb.h"
 
 namespace foreshard::exec {
-
-// How a plan's parameters are cut, seen from one rank.
-class ShardMap {
- public:
-  ShardMap(const pb::Plan& plan, int rank);
-
-  int ranks() const { return ranks_; }
-  int shard_rank() const { return shard_rank_; }
-  int64_t numel(int parameter) const;         // unsharded
-  int64_t padded_numel(int parameter) const;  // of the shard of every rank
-  int64_t local_numel(int parameter) const;   // real elements of this rank
-  // Where they stand in the whole tensor: `count` runs of `numel` elements, `step` apart. REQUIRES:
-  // there are any.
-  struct Runs {
-    int64_t first = 0, numel = 0, count = 1, step = 0;
-  };
-  Runs LocalRuns(int parameter) const;
-  DType dtype(int parameter) const;
-  // The place of this rank among those of a group that it is in.
-  int Member(int group) const;
-  // Trainable parameters of a unit in layout order.
-  std::vector<int> Trainable(int unit) const;
-  // Trainable parameters in the plan's order.
-  std::vector<int> Trainable() const;
-
- private:
-  const pb::Plan& plan_;
-  int rank_;
-  int ranks_;
-  int shard_rank_;
-};
 
 // Bytes of every buffer on one rank. REQUIRES: as for Prepare.
 StatusOr<std::vector<int64_t>> DeriveBufferBytes(const pb::Plan& plan, const ShardMap& shards);
@@ -66,6 +36,9 @@ struct OpContext {
   int index;
   const pb::Op& op;  // the segment's `index`-th
 };
+
+// kInvalidPlan unless the buffer has exactly these elements.
+Status Holds(const OpContext& context, int buffer, int64_t elems, DType dtype);
 
 // What an op does. Errors: kInvalidPlan when its buffers do not hold what it needs.
 StatusOr<Work> WorkOf(const OpContext& context);

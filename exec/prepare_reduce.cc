@@ -1,18 +1,14 @@
 // What moves from the gradients of a unit to what the optimizer reads.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "exec/prepare_parts.h"
 
 namespace foreshard::exec {
 namespace {
 
 DType Type(pb::DType dtype) { return static_cast<DType>(dtype); }
-
-Status Holds(const OpContext& c, int buffer, int64_t elems, DType dtype) {
-  if (elems * SizeOf(dtype) == c.buffer_bytes[buffer]) return OkStatus();
-  return InvalidPlan(fmt::format("works on {} {} of buffer {}, which holds {} bytes", elems,
-                                 Name(dtype), buffer, c.buffer_bytes[buffer]));
-}
 
 StatusOr<Work> Local(const OpContext& c) {
   const DType dtype = Type(c.op.local_reduce().dtype());
@@ -34,6 +30,41 @@ StatusOr<Work> Split(const OpContext& c) {
   return Work(std::move(copy));
 }
 
+// The parts of a flat parameter's gradient to where they stand in it, zeros elsewhere.
+StatusOr<Work> Join(const OpContext& c) {
+  const pb::ConcatGradients& join = c.op.concat_gradients();
+  const DType dtype = Type(join.dtype());
+  CopyElements copy{std::vector<DType>(c.op.in_size(), dtype), dtype, {}};
+  int64_t end = 0;  // of what has been written
+  const auto zeros_up_to = [&](int64_t place) {
+    if (end < place) copy.pieces.push_back({kZeros, 0, 0, end, place - end});
+  };
+  for (int i = 0; i < c.op.in_size(); ++i) {
+    const int p = join.parameters(i);
+    const int64_t numel = c.shards.numel(p);
+    const int64_t to = c.plan.parameters(p).flat_offset();
+    RETURN_IF_ERROR(Holds(c, c.op.in(i), numel, dtype));
+    zeros_up_to(to);
+    copy.pieces.push_back({i, 0, 0, to, numel});
+    end = to + numel;
+  }
+  zeros_up_to(join.elems());
+  RETURN_IF_ERROR(Holds(c, c.op.out(0), std::max(end, join.elems()), dtype));
+  return Work(std::move(copy));
+}
+
+// One gradient as it is, with zeros after it.
+StatusOr<Work> Pad(const OpContext& c) {
+  const pb::ReduceCopyIn& op = c.op.reduce_copy_in();
+  const DType from = Type(op.from(0));
+  RETURN_IF_ERROR(Holds(c, c.op.in(0), op.elems_in(), from));
+  RETURN_IF_ERROR(Holds(c, c.op.out(0), std::max(op.elems_in(), op.elems_out()), Type(op.to())));
+  CopyElements copy{{from}, Type(op.to()), {{0, 0, 0, 0, op.elems_in()}}};
+  const int64_t zeros = op.elems_out() - op.elems_in();
+  if (zeros > 0) copy.pieces.push_back({kZeros, 0, 0, op.elems_in(), zeros});
+  return Work(std::move(copy));
+}
+
 void AddSlices(const ShardMap& shards, int gradient, int parameter, int64_t slice, int64_t offset,
                CopyElements& copy) {
   const int64_t numel = shards.numel(parameter);
@@ -50,6 +81,7 @@ void AddSlices(const ShardMap& shards, int gradient, int parameter, int64_t slic
 // From one gradient a parameter to [rank][parameter], the last rows padded with zeros.
 StatusOr<Work> CopyIn(const OpContext& c) {
   const pb::ReduceCopyIn& op = c.op.reduce_copy_in();
+  if (c.shards.IsFlat(c.op.unit())) return Pad(c);
   const std::vector<int> parameters = c.shards.Trainable(c.op.unit());
   if (static_cast<int>(parameters.size()) != c.op.in_size()) {
     return InvalidPlan(fmt::format("reads {} gradients of a unit with {} trainable parameters",
@@ -99,11 +131,13 @@ StatusOr<Work> Finalize(const OpContext& c) {
   return Concatenate(c, from, to, 0, c.buffer_bytes[c.op.in(0)] / SizeOf(from));
 }
 
-// The rank's real elements of one parameter.
+// The rank's real elements of one parameter, or all of a flat one's shard.
 StatusOr<Work> ToHost(const OpContext& c) {
   const DType dtype = Type(c.op.copy_to_host().dtype());
   const int64_t from = c.op.in_offsets_size() > 0 ? c.op.in_offsets(0) : 0;
-  const int64_t numel = c.shards.local_numel(c.op.copy_to_host().parameter());
+  const int p = c.op.copy_to_host().parameter();
+  const bool is_flat = c.shards.IsFlat(c.op.unit());
+  const int64_t numel = is_flat ? c.shards.buffer_numel(p) : c.shards.local_numel(p);
   if ((from + numel) * SizeOf(dtype) > c.buffer_bytes[c.op.in(0)]) {
     return InvalidPlan(fmt::format("reads elements {} to {} of buffer {}, which holds {} bytes",
                                    from, from + numel, c.op.in(0), c.buffer_bytes[c.op.in(0)]));
@@ -117,6 +151,8 @@ StatusOr<Work> ReduceWorkOf(const OpContext& c) {
   switch (c.op.kind_case()) {
     case pb::Op::kSplitGradient:
       return Split(c);
+    case pb::Op::kConcatGradients:
+      return Join(c);
     case pb::Op::kReduceCopyIn:
       return CopyIn(c);
     case pb::Op::kReduceScatter:

@@ -50,7 +50,7 @@ class Sizes {
   Status Residents() {
     for (int p = 0; p < plan_.parameters_size(); ++p) {
       RETURN_IF_ERROR(Fills(plan_.parameters(p).sharded_buffer(),
-                            shards_.padded_numel(p) * SizeOf(shards_.dtype(p)))
+                            shards_.buffer_numel(p) * SizeOf(shards_.dtype(p)))
                           .At("parameters"));
     }
     const auto tensor = [](const auto& row) {
@@ -98,18 +98,18 @@ class Sizes {
     const bool counts = kind != pb::SGD;
     const int moments = counts ? 2 : 1;
     const int each = moments + (counts ? 1 : 0);
-    const std::vector<int> trainable = shards_.Trainable();
-    if (op.out_size() != each * static_cast<int>(trainable.size())) {
+    const std::vector<ShardMap::Tensor> tensors = shards_.Tensors();
+    if (op.out_size() != each * static_cast<int>(tensors.size())) {
       return InvalidPlan(
           fmt::format("creates {} buffers of state for {} parameters, expected {} each",
-                      op.out_size(), trainable.size(), each));
+                      op.out_size(), tensors.size(), each));
     }
     int next = 0;
-    for (const int p : trainable) {
-      const int64_t moment =
-          oplib::MomentBytes(kind, shards_.local_numel(p),
-                             Size(oplib::MomentDType(plan_, op.optimizer_init().dtype())));
-      if (counts) RETURN_IF_ERROR(Fills(op.out(next++), SizeOf(DType::kFp32)));
+    for (const ShardMap::Tensor& tensor : tensors) {
+      const int64_t moment = oplib::MomentBytes(
+          kind, tensor.numel, Size(oplib::MomentDType(plan_, op.optimizer_init().dtype())));
+      const int64_t count = tensor.has_state ? SizeOf(DType::kFp32) : 0;
+      if (counts) RETURN_IF_ERROR(Fills(op.out(next++), count));
       for (int i = 0; i < moments; ++i) RETURN_IF_ERROR(Fills(op.out(next++), moment));
     }
     return OkStatus();
@@ -120,19 +120,18 @@ class Sizes {
     const std::vector<int> scratch = ScratchOf(op);
     if (scratch.empty()) return OkStatus();
     const pb::OptimizerStep& step = op.optimizer_step();
-    const std::vector<int> trainable = shards_.Trainable();
+    const std::vector<ShardMap::Tensor> tensors = shards_.Tensors();
     const bool loops = step.impl() == pb::LOOP;
-    const size_t expected = loops ? 1 : trainable.size();
+    const size_t expected = loops ? 1 : tensors.size();
     if (scratch.size() != expected) {
       return InvalidPlan(
           fmt::format("has {} buffers of scratch, expected {}", scratch.size(), expected));
     }
     int64_t most = 0;
     int64_t before = 0;
-    for (size_t i = 0; i < trainable.size(); ++i) {
-      const int p = trainable[i];
-      const int64_t numel = shards_.local_numel(p);
-      const int64_t element = SizeOf(shards_.dtype(p));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t numel = tensors[i].numel;
+      const int64_t element = SizeOf(shards_.dtype(tensors[i].parameter));
       const int64_t moment = Size(oplib::MomentDType(plan_, step.dtype()));
       most = std::max(most, oplib::LoopTemporaryBytes(step.kind(), numel, before, element, moment));
       before = numel;
@@ -144,7 +143,7 @@ class Sizes {
 
   // A norm for each trainable parameter, then vectors of all norms.
   Status Norms(const pb::Op& op) {
-    const auto tensors = static_cast<int>(shards_.Trainable().size());
+    const auto tensors = static_cast<int>(shards_.Tensors().size());
     const int64_t element = Size(plan_.decisions().original_dtype());
     if (op.out_size() <= tensors) {
       return InvalidPlan(fmt::format("writes {} norms and no squares", op.out_size()));
@@ -157,7 +156,7 @@ class Sizes {
 
   // On its way to the norm of all: vectors of all norms, or in a group of one rank that norm.
   Status ScratchOfScale(const pb::Op& op) {
-    const auto tensors = static_cast<int64_t>(shards_.Trainable().size());
+    const auto tensors = static_cast<int64_t>(shards_.Tensors().size());
     const int64_t element = Size(plan_.decisions().original_dtype());
     for (const int buffer : ScratchOf(op)) {
       RETURN_IF_ERROR(Fills(buffer, element * (shards_.ranks() > 1 ? tensors : 1)));
@@ -204,6 +203,24 @@ class Sizes {
     return Fills(op.out(0), numel * Size(op.grad_finalize().to()));
   }
 
+  // The scratch is what stands where there is no gradient.
+  Status Concatenated(const pb::Op& op) {
+    const pb::ConcatGradients& join = op.concat_gradients();
+    int64_t missing = join.elems();
+    for (const int p : join.parameters()) missing -= shards_.numel(p);
+    for (const int buffer : ScratchOf(op)) {
+      RETURN_IF_ERROR(Fills(buffer, missing * Size(join.dtype())));
+    }
+    return Fills(op.out(0), join.elems() * Size(join.dtype()));
+  }
+
+  Status CopiedToHost(const pb::Op& op) {
+    const int p = op.copy_to_host().parameter();
+    const bool is_flat = shards_.IsFlat(op.unit());
+    const int64_t numel = is_flat ? shards_.buffer_numel(p) : shards_.local_numel(p);
+    return Fills(op.out(0), numel * Size(op.copy_to_host().dtype()));
+  }
+
   // What an op fills on its way from shards to parameters, or nothing.
   Status Gathered(const pb::Segment& segment, int index) {
     const pb::Op& op = segment.ops(index);
@@ -242,6 +259,8 @@ class Sizes {
         return KernelResults(op);
       case pb::Op::kSplitGradient:
         return one(op.split_gradient().elems(), op.split_gradient().dtype());
+      case pb::Op::kConcatGradients:
+        return Concatenated(op);
       case pb::Op::kReduceCopyIn:
         return one(op.reduce_copy_in().elems_out(), op.reduce_copy_in().to());
       case pb::Op::kReduceScatter:
@@ -251,7 +270,7 @@ class Sizes {
       case pb::Op::kGradFinalize:
         return Finalized(op);
       case pb::Op::kCopyToHost:
-        return one(shards_.local_numel(op.copy_to_host().parameter()), op.copy_to_host().dtype());
+        return CopiedToHost(op);
       case pb::Op::kOptimizerInit:
         return StateOf(op);
       case pb::Op::kOptimizerStep:

@@ -10,6 +10,13 @@
 namespace foreshard::exec {
 namespace {
 
+// Whether what the op writes is all of a unit's gradient, or becomes that.
+bool Reduces(const pb::Op& op) {
+  if (op.has_all_reduce()) return op.phase() != pb::CLIP;
+  return op.has_reduce_scatter() || op.has_local_reduce() || op.has_grad_finalize() ||
+         op.has_copy_to_host();
+}
+
 // The parameters whose gradients each buffer holds, one behind the other: those of the unit whose
 // reduction or its cast writes it, or the one whose gradient is copied to the host.
 std::map<int, std::vector<int>> ParametersOfGradients(const pb::Plan& plan,
@@ -17,8 +24,10 @@ std::map<int, std::vector<int>> ParametersOfGradients(const pb::Plan& plan,
   std::map<int, std::vector<int>> parameters;
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
-      if (op.has_copy_to_host()) parameters[op.out(0)] = {op.copy_to_host().parameter()};
-      if (!op.has_reduce_scatter() && !op.has_local_reduce() && !op.has_grad_finalize()) continue;
+      if (op.has_copy_to_host() && !shards.IsFlat(op.unit())) {
+        parameters[op.out(0)] = {op.copy_to_host().parameter()};
+      }
+      if (!Reduces(op)) continue;
       for (const int buffer : op.out()) {
         if (!parameters.contains(buffer)) parameters[buffer] = shards.Trainable(op.unit());
       }
@@ -42,6 +51,11 @@ StatusOr<std::vector<GradientSlice>> FindGradients(
     const bool is_local = c.plan.buffers(buffers[i]).host();  // of one parameter, without padding
     for (const int p : held->second) {
       dtype = c.shards.dtype(p);
+      if (c.shards.IsFlat(c.plan.parameters(p).unit())) {
+        slices[p] = {dtype, c.shards.local_numel(p), i, c.shards.local_offset(p)};
+        offset = c.shards.buffer_numel(p);
+        continue;
+      }
       slices[p] = {dtype, c.shards.local_numel(p), i, offset};
       offset += is_local ? c.shards.local_numel(p) : c.shards.padded_numel(p);
     }
@@ -60,6 +74,22 @@ StatusOr<std::vector<GradientSlice>> FindGradients(
   return found;
 }
 
+// The same of what the optimizer updates as one tensor.
+std::vector<GradientSlice> OfTensors(const ShardMap& shards,
+                                     const std::vector<GradientSlice>& gradients) {
+  std::map<int, GradientSlice> by_parameter;
+  const std::vector<int> trainable = shards.Trainable();
+  for (size_t i = 0; i < trainable.size(); ++i) by_parameter[trainable[i]] = gradients[i];
+  std::vector<GradientSlice> slices;
+  for (const ShardMap::Tensor& tensor : shards.Tensors()) {
+    GradientSlice slice = by_parameter.at(tensor.parameter);
+    if (tensor.is_whole_shard) slice.gradient_from = 0;
+    slice.numel = tensor.numel;
+    slices.push_back(slice);
+  }
+  return slices;
+}
+
 DType OriginalDType(const pb::Plan& plan) {
   return static_cast<DType>(plan.decisions().original_dtype());
 }
@@ -68,6 +98,28 @@ bool Clips(const pb::Plan& plan) {
   return std::ranges::any_of(plan.segments(), [](const pb::Segment& segment) {
     return std::ranges::any_of(segment.ops(), [](const pb::Op& op) { return op.has_clip_norms(); });
   });
+}
+
+// Where each tensor's elements and its state are in what the op writes: shards, then states.
+Status AddSlices(const OpContext& c, UpdateParameters& update) {
+  const auto& out = c.op.out();
+  const auto is_state = [&](int b) { return c.plan.buffers(b).category() == pb::OPTIMIZER_STATE; };
+  const auto shards = static_cast<int>(std::ranges::find_if(out, is_state) - out.begin());
+  const std::vector<ShardMap::Tensor> tensors = c.shards.Tensors();
+  const std::vector<GradientSlice> gradients = OfTensors(c.shards, update.gradients);
+  const int each = (c.op.out_size() - shards) / std::max(static_cast<int>(tensors.size()), 1);
+  for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
+    const pb::Parameter& parameter = c.plan.parameters(tensors[i].parameter);
+    const auto shard = std::ranges::find(out, parameter.sharded_buffer());
+    if (shard == out.end()) {
+      return InvalidPlan(fmt::format("does not write the shard of {}", parameter.path()));
+    }
+    UpdateParameters::Slice slice{gradients[i], static_cast<int>(shard - out.begin())};
+    if (each > 0) slice.state = shards + i * each;
+    slice.parameter_from = tensors[i].first;
+    update.slices.push_back(slice);
+  }
+  return OkStatus();
 }
 
 StatusOr<UpdateParameters> UpdateOf(const OpContext& c) {
@@ -85,14 +137,8 @@ StatusOr<UpdateParameters> UpdateOf(const OpContext& c) {
   update.eps = step.eps();
   update.weight_decay = step.weight_decay();
   update.momentum = step.momentum();
-  ASSIGN_OR_RETURN(const std::vector<GradientSlice> gradients, FindGradients(c, c.op.in()));
-  const int count = static_cast<int>(gradients.size());
-  const int each = (c.op.out_size() - count) / std::max(count, 1);
-  for (int i = 0; i < count; ++i) {
-    UpdateParameters::Slice slice{gradients[i], i};
-    if (each > 0) slice.state = count + i * each;
-    update.slices.push_back(slice);
-  }
+  ASSIGN_OR_RETURN(update.gradients, FindGradients(c, c.op.in()));
+  RETURN_IF_ERROR(AddSlices(c, update));
   return update;
 }
 
@@ -100,13 +146,13 @@ StatusOr<UpdateParameters> UpdateOf(const OpContext& c) {
 
 StatusOr<Work> UpdateWorkOf(const OpContext& c) {
   if (c.op.has_clip_norms()) {
-    ASSIGN_OR_RETURN(auto slices, FindGradients(c, c.op.in()));
-    return Work(MeasureGradients{OriginalDType(c.plan), std::move(slices)});
+    ASSIGN_OR_RETURN(const auto gradients, FindGradients(c, c.op.in()));
+    return Work(MeasureGradients{OriginalDType(c.plan), OfTensors(c.shards, gradients)});
   }
   if (c.op.has_clip_scale()) {
-    ASSIGN_OR_RETURN(auto slices, FindGradients(c, c.op.out()));
-    return Work(
-        ScaleGradients{c.op.clip_scale().max_norm(), OriginalDType(c.plan), std::move(slices)});
+    ASSIGN_OR_RETURN(const auto gradients, FindGradients(c, c.op.out()));
+    return Work(ScaleGradients{c.op.clip_scale().max_norm(), OriginalDType(c.plan),
+                               OfTensors(c.shards, gradients)});
   }
   ASSIGN_OR_RETURN(UpdateParameters update, UpdateOf(c));
   return Work(std::move(update));

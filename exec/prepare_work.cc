@@ -31,6 +31,12 @@ StatusOr<Work> KernelOf(const OpContext& c) {
 
 }  // namespace
 
+Status Holds(const OpContext& c, int buffer, int64_t elems, DType dtype) {
+  if (elems * SizeOf(dtype) == c.buffer_bytes[buffer]) return OkStatus();
+  return InvalidPlan(fmt::format("works on {} {} of buffer {}, which holds {} bytes", elems,
+                                 Name(dtype), buffer, c.buffer_bytes[buffer]));
+}
+
 StatusOr<Work> Concatenate(const OpContext& c, DType from, DType dtype, int64_t to,
                            int64_t expected) {
   CopyElements copy{std::vector<DType>(c.op.in_size(), from), dtype, {}};
@@ -60,6 +66,7 @@ StatusOr<Work> WorkOf(const OpContext& c) {
     case pb::Op::kLocalGather:
       return GatherWorkOf(c);
     case pb::Op::kSplitGradient:
+    case pb::Op::kConcatGradients:
     case pb::Op::kReduceCopyIn:
     case pb::Op::kReduceScatter:
     case pb::Op::kLocalReduce:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "exec/convert.h"
@@ -16,6 +17,19 @@ namespace {
 // The host goes on to a step while the one before it may still run, not further: so it sees losses
 // in time, and memory for inputs does not pile up.
 constexpr size_t kStepsAhead = 1;
+
+// Records of each event that may still be waited for.
+std::vector<size_t> RecordsKept(const PreparedPlan& plan, int events) {
+  std::vector<size_t> kept(events, 0);
+  for (const PreparedSegment& segment : plan.segments) {
+    for (const PreparedOp& op : segment.ops) {
+      for (const RecordWait& wait : op.event_waits) {
+        kept[wait.event] = std::max(kept[wait.event], static_cast<size_t>(wait.back) + 1);
+      }
+    }
+  }
+  return kept;
+}
 
 double ToDouble(std::span<const std::byte> bytes, DType dtype) {
   float value = 0;
@@ -34,6 +48,8 @@ RankRunner::RankRunner(const RunContext& context, int rank, const PreparedPlan& 
       communicator_(communicator),
       blocks_(prepared.buffer_bytes.size()),
       group_ends_(context.plan.groups_size()),
+      records_(context.plan.events_size()),
+      records_kept_(RecordsKept(prepared, context.plan.events_size())),
       log_(static_cast<int>(context.programs.size()), context.plan.programs_size()) {}
 
 Status RankRunner::Run() {
@@ -53,30 +69,37 @@ Status RankRunner::Load() {
     ASSIGN_OR_RETURN(blocks_[buffer],
                      device_.Allocate(prepared_.buffer_bytes[buffer], PoolOf(buffer)));
   }
-  for (int p = 0; p < context_.plan.parameters_size(); ++p) RETURN_IF_ERROR(LoadParameter(p));
+  // Zeros where a rank has less than others; several parameters may share a buffer.
+  std::map<int, std::vector<int>> parameters;
+  for (int p = 0; p < context_.plan.parameters_size(); ++p) {
+    parameters[context_.plan.parameters(p).sharded_buffer()].push_back(p);
+  }
+  for (const auto& [buffer, held] : parameters) {
+    std::vector<std::byte> bytes(prepared_.buffer_bytes[buffer]);
+    for (const int p : held) RETURN_IF_ERROR(LoadParameter(p, bytes));
+    RETURN_IF_ERROR(WriteNow(buffer, std::move(bytes)));
+  }
   for (const pb::ModuleBuffer& row : context_.plan.module_buffers()) {
     RETURN_IF_ERROR(LoadModuleBuffer(row));
   }
   return OkStatus();
 }
 
-// The rank's part, and zeros where it has less than others.
-Status RankRunner::LoadParameter(int parameter) {
+// The rank's part.
+Status RankRunner::LoadParameter(int parameter, std::vector<std::byte>& shard) {
   const ShardMap shards(context_.plan, rank_);
-  const int64_t padded = shards.padded_numel(parameter);
   const int64_t local = shards.local_numel(parameter);
+  if (local == 0) return OkStatus();
   const DType dtype = shards.dtype(parameter);
   std::vector<float> values(local);
-  if (local > 0) {
-    const ShardMap::Runs runs = shards.LocalRuns(parameter);
-    for (int64_t i = 0; i < runs.count; ++i) {
-      const std::span<float> run = std::span(values).subspan(i * runs.numel, runs.numel);
-      RETURN_IF_ERROR(context_.weights.Fill(parameter, runs.first + i * runs.step, run));
-    }
+  const ShardMap::Runs runs = shards.LocalRuns(parameter);
+  for (int64_t i = 0; i < runs.count; ++i) {
+    const std::span<float> run = std::span(values).subspan(i * runs.numel, runs.numel);
+    RETURN_IF_ERROR(context_.weights.Fill(parameter, runs.first + i * runs.step, run));
   }
-  std::vector<std::byte> bytes(padded * SizeOf(dtype));
-  ConvertElements(values.data(), DType::kFp32, bytes.data(), dtype, local);
-  return WriteNow(context_.plan.parameters(parameter).sharded_buffer(), std::move(bytes));
+  std::byte* to = shard.data() + shards.local_offset(parameter) * SizeOf(dtype);
+  ConvertElements(values.data(), DType::kFp32, to, dtype, local);
+  return OkStatus();
 }
 
 Status RankRunner::LoadModuleBuffer(const pb::ModuleBuffer& row) {
@@ -99,7 +122,9 @@ Status RankRunner::WriteNow(int buffer, std::vector<std::byte> bytes) {
 // ---- a step
 
 Status RankRunner::RunStep(int step) {
-  device_.BeginStep();
+  std::vector<Event*> kept;
+  for (const auto& records : records_) kept.insert(kept.end(), records.begin(), records.end());
+  device_.BeginStep(kept);
   step_ = step;
   micro_batch_ = -1;
   for (GroupEnd& end : group_ends_) {
@@ -139,6 +164,7 @@ Status RankRunner::RunSegment(int segment, int repetition) {
 
 Status RankRunner::Issue(const PreparedOp& op, std::vector<Event*>& events) {
   for (const int wait : op.host_waits) RETURN_IF_ERROR(device_.Synchronize(events[wait]));
+  for (const RecordWait& wait : op.event_waits) RETURN_IF_ERROR(AwaitRecord(wait, op));
   if (op.reads_input && MicroBatchOf(op) != micro_batch_) {
     RETURN_IF_ERROR(FeedInputs(MicroBatchOf(op)));
   }
@@ -154,15 +180,38 @@ Status RankRunner::Issue(const PreparedOp& op, std::vector<Event*>& events) {
     RETURN_IF_ERROR(Launch(op, log != nullptr ? &log->span : nullptr));
     if (op.is_awaited) events[instance_.position] = device_.Record(op.stream);
   }
-  for (const int buffer : op.frees) {
-    ASSIGN_OR_RETURN(const Block block, Find(buffer, op));
-    device_.Free(block, PoolOf(buffer));
-    blocks_[buffer] = {};
-  }
+  for (const int buffer : op.frees) RETURN_IF_ERROR(FreeBuffer(buffer, op));
+  if (op.record != kNoEvent) Record(op.record, op.record_stream);
   if (log != nullptr) {
     log->device_bytes = device_.device_bytes();
     log->host_bytes = device_.host_bytes();
   }
+  return OkStatus();
+}
+
+Status RankRunner::AwaitRecord(const RecordWait& wait, const PreparedOp& op) {
+  const std::deque<Event*>& records = records_[wait.event];
+  if (static_cast<size_t>(wait.back) < records.size()) {
+    return device_.Synchronize(records[wait.back]);
+  }
+  return InvalidPlan(
+      fmt::format("{} waits for record {} back of event {}, which has been recorded "
+                  "{} times",
+                  op.place, wait.back, wait.event, records.size()));
+}
+
+void RankRunner::Record(int event, int stream) {
+  if (records_kept_[event] == 0) return;  // nobody waits for any
+  std::deque<Event*>& records = records_[event];
+  records.push_front(device_.Record(stream));
+  if (records.size() > records_kept_[event]) records.pop_back();
+}
+
+Status RankRunner::FreeBuffer(int buffer, const PreparedOp& op) {
+  ASSIGN_OR_RETURN(const Block block, Find(buffer, op));
+  const auto& users = context_.plan.buffers(buffer).recorded_on();
+  device_.Free(block, PoolOf(buffer), {users.data(), static_cast<size_t>(users.size())});
+  blocks_[buffer] = {};
   return OkStatus();
 }
 
@@ -255,9 +304,9 @@ void RankRunner::ReadGradients(const PreparedOp& op) {
   const ShardMap shards(context_.plan, rank_);
   if (context_.last_gradients == nullptr || !is_last || !IsFirstReplica()) return;
   const std::vector<int> trainable = shards.Trainable();
-  const auto& slices = std::get<UpdateParameters>(op.work).slices;
+  const auto& slices = std::get<UpdateParameters>(op.work).gradients;
   for (size_t i = 0; i < slices.size(); ++i) {
-    const auto& slice = slices[i];
+    const GradientSlice& slice = slices[i];
     const int64_t size = SizeOf(slice.dtype);
     const Block& gradient = blocks_[op.in[slice.gradient]];
     const Block part{gradient.data + slice.gradient_from * size, slice.numel * size};
@@ -297,7 +346,10 @@ Status RankRunner::ReadWeights() {
   const ShardMap shards(context_.plan, rank_);
   for (int p = 0; p < context_.plan.parameters_size(); ++p) {
     const int buffer = context_.plan.parameters(p).sharded_buffer();
-    ReadShard(StreamOf(buffer), shards, p, blocks_[buffer], (*context_.final_weights)[p]);
+    const Block& shard = blocks_[buffer];
+    const int64_t first = shards.local_offset(p) * SizeOf(shards.dtype(p));
+    ReadShard(StreamOf(buffer), shards, p, {shard.data + first, shard.bytes - first},
+              (*context_.final_weights)[p]);
     RETURN_IF_ERROR(device_.Synchronize(device_.Record(StreamOf(buffer))));
   }
   return OkStatus();

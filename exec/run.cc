@@ -12,8 +12,8 @@
 #include "exec/environment.h"
 #include "exec/measure.h"
 #include "exec/prepare.h"
-#include "exec/prepare_parts.h"
 #include "exec/rank.h"
+#include "exec/shard_map.h"
 #include "proto/base/units_text.h"
 #include "proto/run/program.h"
 

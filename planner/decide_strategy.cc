@@ -11,12 +11,11 @@ Status DecideFsdp1(const Fsdp1Request& r, pb::Fsdp1Options& options) {
   options.set_use_orig_params(r.use_orig_params);
   options.set_forward_prefetch(r.forward_prefetch);
   options.set_no_limit_all_gathers(!r.limit_all_gathers);
-  ASSIGN_OR_RETURN(const auto prefetch,
-                   Pick<pb::Fsdp1Options::BackwardPrefetch>(
-                       "backward-prefetch", r.backward_prefetch,
-                       {{"pre", pb::Fsdp1Options::BACKWARD_PRE},
-                        {"post", pb::Fsdp1Options::BACKWARD_POST},
-                        {"none", pb::Fsdp1Options::BACKWARD_NONE}}));
+  ASSIGN_OR_RETURN(const auto prefetch, Pick<pb::Fsdp1Options::BackwardPrefetch>(
+                                            "backward-prefetch", r.backward_prefetch,
+                                            {{"pre", pb::Fsdp1Options::BACKWARD_PRE},
+                                             {"post", pb::Fsdp1Options::BACKWARD_POST},
+                                             {"none", pb::Fsdp1Options::BACKWARD_NONE}}));
   options.set_backward_prefetch(prefetch);
   return OkStatus();
 }
@@ -40,6 +39,12 @@ Status CheckFlat(const PlanRequest& r, pb::Strategy strategy) {
   if (!IsHybrid(strategy) && r.replicate_size > 1) {
     return InvalidArgument(fmt::format(
         "strategy: {} has no replicas, and replicate is {}; use hybrid_shard or hybrid_shard_zero2",
+        r.strategy, r.replicate_size));
+  }
+  if (IsHybrid(strategy) && r.replicate_size == r.world_size) {
+    return InvalidArgument(fmt::format(
+        "strategy: {} with {} replicas leaves shard groups of one rank, in which PyTorch does not "
+        "reduce over the replicas; use no_shard",
         r.strategy, r.replicate_size));
   }
   const auto refuse = [&](const char* flag, const char* what) {

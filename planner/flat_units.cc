@@ -14,10 +14,11 @@ Status CheckUniform(const ModelGraph& graph, const Unit& unit) {
     if (other.frozen == first.frozen) continue;
     const GraphParameter& frozen = first.frozen ? first : other;
     const GraphParameter& trained = first.frozen ? other : first;
-    return InvalidArgument(fmt::format(
-        "wrap: unit {} has a frozen parameter, {}, and a trained one, {}, which PyTorch cannot make "
-        "flat; turn use_orig_params on or wrap them apart",
-        unit.name, frozen.path, trained.path));
+    return InvalidArgument(
+        fmt::format("wrap: unit {} has a frozen parameter, {}, and a trained one, {}, which "
+                    "PyTorch cannot make "
+                    "flat; turn use_orig_params on or wrap them apart",
+                    unit.name, frozen.path, trained.path));
   }
   return OkStatus();
 }

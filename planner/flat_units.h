@@ -7,8 +7,8 @@
 namespace foreshard {
 
 // As MakeUnits, where every call is on one module, their order does not matter and the model itself
-// is always a unit. Parameters of a unit stand in named_parameters order. Refuses what PyTorch cannot
-// make flat: with use_orig_params off, frozen and trained parameters in one unit.
+// is always a unit. Parameters of a unit stand in named_parameters order. Refuses what PyTorch
+// cannot make flat: with use_orig_params off, frozen and trained parameters in one unit.
 StatusOr<std::vector<Unit>> MakeFlatUnits(const ModelGraph& graph, std::vector<WrapRequest> calls,
                                           bool use_orig_params);
 

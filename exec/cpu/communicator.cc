@@ -34,7 +34,8 @@ bool Agree(const PreparedOp& a, const PreparedOp& b) {
   if (a.work.index() != b.work.index() || a.place != b.place) return false;
   if (const auto* g = std::get_if<GatherSlices>(&a.work)) {
     const auto& other = std::get<GatherSlices>(b.work);
-    return g->slice == other.slice && g->dtype == other.dtype;
+    return g->slice == other.slice && g->dtype == other.dtype &&
+           g->is_in_place == other.is_in_place;
   }
   if (const auto* r = std::get_if<ReduceInPlace>(&a.work)) {
     const auto& other = std::get<ReduceInPlace>(b.work);
@@ -46,13 +47,14 @@ bool Agree(const PreparedOp& a, const PreparedOp& b) {
          r.factor == other.factor;
 }
 
-// Every rank's slice into this rank's output, where its own stands already.
+// Every rank's slice into this rank's output, where its own may stand already.
 void Gather(const GatherSlices& gather, int member, std::span<const Launch* const> all) {
   const int64_t bytes = gather.slice * SizeOf(gather.dtype);
   std::byte* out = all[member]->out[0].data;
   for (int peer = 0; peer < static_cast<int>(all.size()); ++peer) {
-    if (peer == member) continue;
-    const std::byte* theirs = all[peer]->out[0].data + peer * bytes;
+    if (peer == member && gather.is_in_place) continue;
+    const std::byte* theirs =
+        gather.is_in_place ? all[peer]->out[0].data + peer * bytes : all[peer]->in[0].data;
     sanitizers::AnnounceRead(theirs, bytes);
     sanitizers::AnnounceWrite(out + peer * bytes, bytes);
     std::memcpy(out + peer * bytes, theirs, bytes);

@@ -54,6 +54,7 @@ class SliceUpdate {
       : update_(update), slice_(slice), roots_(roots), launch_(launch) {}
 
   void Run() {
+    if (slice_.numel == 0) return;  // there may be no state
     double squares = 0;
     const bool adam = update_.rule != UpdateRule::kSgd;
     double step = 0;
@@ -62,7 +63,7 @@ class SliceUpdate {
     for (int64_t begin = 0; begin < slice_.numel; begin += kChunk) {
       const int64_t n = std::min(kChunk, slice_.numel - begin);
       Chunk g(launch_.in[slice_.gradient].data, slice_.dtype, slice_.gradient_from + begin, n);
-      Chunk p(launch_.out[slice_.parameter].data, slice_.dtype, begin, n);
+      Chunk p(launch_.out[slice_.parameter].data, slice_.dtype, slice_.parameter_from + begin, n);
       squares += SumOfSquares(g.data(), n);
       if (IsQuantized()) {
         RunAdamW8Bit(constants, g, p, begin, n);

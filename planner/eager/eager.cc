@@ -319,16 +319,16 @@ void Eager::Deliver(const Edge& edge, Tensor gradient, GradientHooks& hooks) {
 }
 
 Tensor Eager::AddGradients(Tensor first, Tensor second) {
+  if (!IsSoleReference(first)) std::swap(first, second);
   if (IsSoleReference(first)) {
     Launch("add_", {&first, &second}, {&first});
+    storages_[first->storage].sum = true;
     return first;
   }
-  if (IsSoleReference(second)) {
-    Launch("add_", {&second, &first}, {&second});
-    return second;
-  }
+  std::swap(first, second);
   Tensor sum = Empty(first.dtype(), first.shape(), StridesLike(first.shape(), first->strides));
   Launch("add", {&first, &second}, {&sum});
+  storages_[sum->storage].sum = true;
   return sum;
 }
 

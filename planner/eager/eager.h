@@ -140,9 +140,11 @@ class Eager {
   bool MarkPoint(std::span<Tensor*> values, int hook);
   // Calls BeforeNode(hook) when the gradient of `value` is complete. REQUIRES: requires_grad.
   void HookGradient(const Tensor& value, int hook);
-  // Makes the views parts of a leaf: one node collects their gradients, GradientHooks::JoinGradients
-  // makes the leaf's of them.
+  // Makes the views parts of a leaf: one node collects their gradients,
+  // GradientHooks::JoinGradients makes the leaf's of them.
   void SplitLeaf(const Tensor& leaf, std::span<Tensor*> views, int hook);
+  // Whether several gradients were added up in the tensor's storage.
+  bool IsSum(const Tensor& t) const { return storages_[t->storage].sum; }
   // As torch.is_grad_enabled().
   bool records() const { return records_; }
   // Runs the backward of `loss` with the hooks; the graph is gone afterwards.
@@ -170,6 +172,7 @@ class Eager {
     int references = 0;
     bool external = false;
     bool logits = false;
+    bool sum = false;  // of gradients
     int64_t bytes = 0;
     int64_t written_by = -1;  // launch
   };

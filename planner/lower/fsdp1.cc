@@ -81,10 +81,12 @@ void Fsdp1::EndStep() {
 
 // ---- forward
 
-// _lazy_init allocates what a flat parameter will be gathered into, and gives it back at once.
+// _lazy_init allocates what a flat parameter will be gathered into, and gives it back at once. In a
+// step that begins with no_sync it is that which does so, before the forward.
 void Fsdp1::InitializeLazily() {
   if (initialized_) return;
   initialized_ = true;
+  if (!backward_.reduces) return;
   const StreamId stream = sharding_.streams.compute;
   const auto transient = [&](int64_t elems, DType dtype, pb::Category category) {
     const BufferId b = builder_.Allocate(elems * SizeOf(dtype), category, stream);

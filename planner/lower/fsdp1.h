@@ -3,8 +3,8 @@
 // after what those there do, and docs/fsdp1.md tells the order of events.
 //
 //   fsdp1.cc         hooks: which unit is gathered, resharded and reduced when
-//   fsdp1_gather.cc  how a flat parameter is gathered and given back, and how far the host runs ahead
-//   fsdp1_reduce.cc  how its gradient is joined, reduced and accumulated
+//   fsdp1_gather.cc  how a flat parameter is gathered and given back, and how far the host runs
+//   ahead fsdp1_reduce.cc  how its gradient is joined, reduced and accumulated
 #pragma once
 
 #include <deque>
@@ -50,8 +50,8 @@ class Fsdp1 : public ShardingRules {
     Tensor flat;  // what kernels read: the gathered parameter, or all there is
     BufferId unsharded = -1;
     bool is_unsharded = false;
-    BufferId cast = -1;       // the shard in the compute dtype, or its copy on the device
-    bool uses_shard = true;   // what flat_param.data is
+    BufferId cast = -1;      // the shard in the compute dtype, or its copy on the device
+    bool uses_shard = true;  // what flat_param.data is
     Training training = Training::kIdle;
     bool prefetched = false;
     bool awaits_forward = false;   // _needs_pre_forward_unshard
@@ -59,7 +59,7 @@ class Fsdp1 : public ShardingRules {
     bool ran_pre_backward = false;
     int pre_forward_place = kNone;   // in pre_forward_order_
     int post_forward_place = kNone;  // in post_forward_order_
-    int last_leaf = kNone;    // that gradients of its uses go to
+    int last_leaf = kNone;           // that gradients of its uses go to
     int hooked_leaf = kNone;         // whose gradient ends the unit's backward
     int inputs_to_come = kNone;      // gradients of inputs that a frozen unit waits for
     Tensor gradient;                 // flat_param.grad while it is not sharded
@@ -113,11 +113,12 @@ class Fsdp1 : public ShardingRules {
 
   // ---- reduce
   struct Reduction;
+  void MarkPartGradient(int unit, const Tensor& gradient);
   BufferId FlatGradientBuffer(int unit);
   BufferId ResultBuffer(int unit, int64_t bytes, pb::Category category, StreamId stream);
   void Reduce(int unit);
   void CastGradient(Reduction& r);
-  void PadGradient(Reduction& r);
+  BufferId ReduceScatterTensors(Reduction& r);
   void CopyInto(Reduction& r, BufferId copy, DType to, int64_t elems);
   void Divide(const Reduction& r, double divisor);
   void ReduceScatter(Reduction& r);
@@ -147,7 +148,7 @@ class Fsdp1 : public ShardingRules {
   std::vector<int> pre_forward_order_;   // units, by first use
   std::vector<int> post_forward_order_;  // units, in this iteration
   std::deque<Free> frees_;               // that no gather has waited for
-  OpId gather_op_ = kNoOp;               // the last on the gather stream that compute has not waited for
+  OpId gather_op_ = kNoOp;  // the last on the gather stream that compute has not waited for
   std::vector<Gradient> gradients_;
   bool stale_ = false;  // gradients of the step before are there
 };

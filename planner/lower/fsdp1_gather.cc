@@ -67,8 +67,7 @@ void Fsdp1::Gather(int unit, pb::AllGather::Reason reason) {
   const StreamId stream = sharding_.streams.gather;
   const int64_t elems = layout.padded_numel * sharding_.ranks;
   if (s.unsharded < 0) {
-    s.unsharded =
-        builder_.Allocate(elems * SizeOf(sharding_.compute), pb::UNSHARDED_PARAM, stream);
+    s.unsharded = builder_.Allocate(elems * SizeOf(sharding_.compute), pb::UNSHARDED_PARAM, stream);
     builder_.buffer(s.unsharded).add_recorded_on(sharding_.streams.compute);
     eager_.Rebind(s.flat, s.unsharded);
   } else {

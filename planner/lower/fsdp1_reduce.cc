@@ -6,7 +6,8 @@
 
 namespace foreshard {
 
-// A unit's gradient on its way to the optimizer: what it is now, and what is held until it is there.
+// A unit's gradient on its way to the optimizer: what it is now, and what is held until it is
+// there.
 struct Fsdp1::Reduction {
   int unit;
   BufferId buffer;
@@ -29,10 +30,7 @@ Tensor Fsdp1::JoinGradients(int unit, std::span<Tensor> gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients[i]) continue;
     const BufferId b = eager_.buffer(gradients[i]);
-    pb::Buffer& buffer = builder_.buffer(b);
-    buffer.set_category(pb::PARAM_GRAD);
-    buffer.set_unit(unit);
-    buffer.set_logits(false);
+    MarkPartGradient(unit, gradients[i]);
     in.push_back(b);
     join.add_parameters(layout.parameters[i].parameter);
     missing -= layout.parameters[i].numel;
@@ -49,6 +47,19 @@ Tensor Fsdp1::JoinGradients(int unit, std::span<Tensor> gradients) {
   *op.mutable_concat_gradients() = join;
   if (zeros >= 0) builder_.Free(zeros);
   return joined;
+}
+
+// What several uses have added to counts as a gradient from then on.
+void Fsdp1::MarkPartGradient(int unit, const Tensor& gradient) {
+  const BufferId b = eager_.buffer(gradient);
+  pb::Buffer& buffer = builder_.buffer(b);
+  buffer.set_unit(unit);
+  buffer.set_logits(false);
+  if (eager_.IsSum(gradient)) {
+    builder_.Settle(b, pb::PARAM_GRAD);
+  } else {
+    buffer.set_category(pb::PARAM_GRAD);
+  }
 }
 
 // The next op allocates it. Without shards it may be what the optimizer reads.
@@ -73,8 +84,8 @@ BufferId Fsdp1::ResultBuffer(int unit, int64_t bytes, pb::Category category, Str
   return results.back();
 }
 
-// AccumulateGrad of the flat parameter, whose hook is the post-backward. The gradient lives until the
-// hook returns, also where it was added to another.
+// AccumulateGrad of the flat parameter, whose hook is the post-backward. The gradient lives until
+// the hook returns, also where it was added to another.
 void Fsdp1::ParameterGradient(int leaf, Tensor gradient, bool) {
   const int unit = leaf_units_[leaf];
   UnitState& s = states_[unit];
@@ -101,7 +112,6 @@ void Fsdp1::Reduce(int unit) {
   NoteUse(r.buffer, r.stream);
   if (IsSharded()) {
     CastGradient(r);
-    PadGradient(r);
     ReduceScatter(r);
     Finalize(r);
   } else {
@@ -117,12 +127,23 @@ void Fsdp1::CastGradient(Reduction& r) {
   r.held.push_back(r.buffer);
 }
 
-void Fsdp1::PadGradient(Reduction& r) {
-  const int64_t padded = layouts_[r.unit].padded_numel * sharding_.ranks;
-  if (r.elems == padded) return;
-  const int64_t bytes = padded * SizeOf(r.dtype);
-  CopyInto(r, builder_.Allocate(bytes, pb::RS_INPUT, r.stream), r.dtype, padded);
-  r.held.push_back(r.buffer);
+// _get_reduce_scatter_tensors: what is sent, if that is not the gradient itself, and what is
+// received, which is allocated before anything is done to the former.
+BufferId Fsdp1::ReduceScatterTensors(Reduction& r) {
+  const int64_t shard = layouts_[r.unit].padded_numel;
+  const int64_t padded = shard * sharding_.ranks;
+  const bool pads = padded != r.elems;
+  BufferId copy = -1;
+  if (pads) copy = builder_.Allocate(padded * SizeOf(r.dtype), pb::RS_INPUT, r.stream);
+  const int64_t bytes = shard * SizeOf(r.dtype);
+  const bool becomes_gradient =
+      r.dtype == sharding_.original && states_[r.unit].sharded_gradient < 0;
+  const BufferId output = becomes_gradient ? ResultBuffer(r.unit, bytes, pb::SHARDED_GRAD, r.stream)
+                                           : builder_.Allocate(bytes, pb::RS_OUTPUT, r.stream);
+  if (!pads) return output;
+  CopyInto(r, copy, r.dtype, padded);
+  r.held.push_back(copy);
+  return output;
 }
 
 void Fsdp1::CopyInto(Reduction& r, BufferId copy, DType to, int64_t elems) {
@@ -147,14 +168,9 @@ void Fsdp1::Divide(const Reduction& r, double divisor) {
 }
 
 void Fsdp1::ReduceScatter(Reduction& r) {
-  UnitState& s = states_[r.unit];
+  const BufferId output = ReduceScatterTensors(r);
   Divide(r, divide_before_);
   const int64_t elems = layouts_[r.unit].padded_numel;
-  const int64_t bytes = elems * SizeOf(r.dtype);
-  const bool becomes_gradient = r.dtype == sharding_.original && s.sharded_gradient < 0;
-  const BufferId output = becomes_gradient
-                              ? ResultBuffer(r.unit, bytes, pb::SHARDED_GRAD, r.stream)
-                              : builder_.Allocate(bytes, pb::RS_OUTPUT, r.stream);
   pb::Op& op = builder_.Issue(r.stream, {r.buffer}, {output});
   pb::ReduceScatter& reduce = *op.mutable_reduce_scatter();
   reduce.set_group(sharding_.reduce_group);

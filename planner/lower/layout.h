@@ -59,8 +59,8 @@ struct ShardingPlace {
 std::vector<UnitLayout> LayOut(const ModelGraph& graph, const std::vector<Unit>& units,
                                const ShardingPlace& place, PlanBuilder& builder);
 
-// What the optimizer takes for one parameter: `size` elements times those of the slices from `begin`
-// to `end` of which rank r has the r-th `each`.
+// What the optimizer takes for one parameter: `size` elements times those of the slices from
+// `begin` to `end` of which rank r has the r-th `each`.
 struct OptimizerTensor {
   int unit = kNone;
   BufferId shard = -1;

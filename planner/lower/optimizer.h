@@ -1,8 +1,8 @@
 // The optimizer's part of a step: its state at the first step, the update, dropping gradients.
 #pragma once
 
-#include "planner/lower/sharding_rules.h"
 #include "planner/lower/plan_builder.h"
+#include "planner/lower/sharding_rules.h"
 
 namespace foreshard {
 

@@ -35,8 +35,8 @@ class StepLowering {
   void Run() {
     AddTables();
     AddGroups();
-    const ShardingPlace place{d_.shard_ranks, d_.original, streams_.compute, d_.offloads,
-                              d_.shard_dims, FlatRuleOf()};
+    const ShardingPlace place{d_.shard_ranks, d_.original,   streams_.compute,
+                              d_.offloads,    d_.shard_dims, FlatRuleOf()};
     std::vector<UnitLayout> layouts = LayOut(graph_, units_, place, builder_);
     FillUnits();
     AddInitialValues(model_, graph_, builder_.plan());
@@ -196,8 +196,8 @@ class StepLowering {
     pb::Plan& plan = builder_.plan();
     streams_.compute = builder_.AddStream("compute", pb::Stream::COMPUTE);
     const bool flat = IsFsdp1(d_.strategy);
-    streams_.copy_in = builder_.AddStream(flat ? "pre_unshard" : "gather_copy_in",
-                                          pb::Stream::GATHER_COPY_IN);
+    streams_.copy_in =
+        builder_.AddStream(flat ? "pre_unshard" : "gather_copy_in", pb::Stream::GATHER_COPY_IN);
     streams_.gather = builder_.AddStream(flat ? "unshard" : "gather", pb::Stream::GATHER);
     streams_.reduce = builder_.AddStream(flat ? "post_backward" : "reduce", pb::Stream::REDUCE);
     if (d_.replicas > 1 && d_.strategy != pb::NO_SHARD) {
@@ -223,7 +223,8 @@ class StepLowering {
   void AddGroups() {
     gather_group_ = reduce_group_ = AddGroup("shard", d_.shard_ranks, 1);
     if (d_.separate_reduce_group) reduce_group_ = AddGroup("reduce", d_.shard_ranks, 1);
-    if (d_.replicas > 1 || d_.strategy == pb::NO_SHARD) replicate_group_ = AddGroup("replicate", d_.replicas, d_.shard_ranks);
+    if (d_.replicas > 1 || d_.strategy == pb::NO_SHARD)
+      replicate_group_ = AddGroup("replicate", d_.replicas, d_.shard_ranks);
     std::map<int, int> by_size;  // groups that units are resharded to
     rules_ = d_.units;
     for (UnitRules& rules : rules_) {

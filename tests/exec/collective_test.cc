@@ -100,6 +100,13 @@ TEST(Collectives, AGatherOfNeighboursStaysAmongThem) {
   EXPECT_EQ(out, (std::vector<Floats>{{1, 2}, {1, 2}, {3, 4}, {3, 4}}));
 }
 
+TEST(Collectives, AGatherMayReadAnotherBuffer) {
+  const std::vector<Floats> in = {{1, 2}, {3, 4}};
+  const std::vector<Floats> out =
+      Collect({2, 1}, GatherSlices{0, 2, DType::kFp32, false}, DType::kFp32, in, 4, false);
+  EXPECT_EQ(out, (std::vector<Floats>{{1, 2, 3, 4}, {1, 2, 3, 4}}));
+}
+
 TEST(Collectives, ReplicasAreThoseAStrideApart) {
   const std::vector<Floats> in = {{1}, {10}, {2}, {20}, {4}, {40}};
   const std::vector<Floats> out =

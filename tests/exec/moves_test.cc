@@ -1,20 +1,14 @@
 // Where each element goes on its way from shards to parameters and from gradients to the optimizer,
 // for cuts that small models do not have: a unit of three tensors, one of them cut along its second
 // dimension, worked out by hand.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/cpu/copy_elements.h"
 #include "exec/cpu/reduced.h"
-#include "exec/prepare.h"
-#include "proto/plan.pb.h"
-#include "tests/testing/parse.h"
+#include "tests/exec/prepared_ops.h"
 
 namespace foreshard::exec {
 namespace {
-
-using Floats = std::vector<float>;
 
 // On two replicas of four ranks. a [3]: a row on each rank, the last one's is padding. w [2, 8]:
 // two columns, so 4 elements. b [4]: one each. A rank's shard is 6 elements.
@@ -73,40 +67,11 @@ constexpr std::string_view kTables = R"pb(
 )pb";
 
 // One segment of these ops on a rank.
-class Ops {
- public:
-  Ops(std::string_view ops, int rank, int64_t rows_of_gradient = 3) {
-    pb::Plan plan = ParseOrDie<pb::Plan>(kTables);
-    pb::Plan more = ParseOrDie<pb::Plan>(fmt::format("segments {{ name: \"s\" {} }}", ops));
-    plan.MergeFrom(more);
-    plan.mutable_kernels(0)->mutable_results(0)->set_shape(0, rows_of_gradient);
-    prepared_ = Prepare(plan, rank);
-  }
-
-  const Status& status() const { return prepared_.status(); }
-  int64_t bytes(int buffer) const { return prepared_->buffer_bytes[buffer]; }
-
-  // What op `index` makes of `in` in buffers that hold -1 before.
-  std::vector<Floats> Run(int index, std::vector<Floats> in) const {
-    const PreparedOp& op = prepared_->segments[0].ops[index];
-    Launch launch;
-    std::vector<Floats> out;
-    for (const int buffer : op.out) {
-      out.emplace_back(prepared_->buffer_bytes[buffer] / sizeof(float), -1.0F);
-    }
-    const auto block = [](Floats& f) {
-      return Block{reinterpret_cast<std::byte*>(f.data()),
-                   static_cast<int64_t>(f.size() * sizeof(float))};
-    };
-    for (Floats& f : in) launch.in.push_back(block(f));
-    for (Floats& f : out) launch.out.push_back(block(f));
-    Copy(std::get<CopyElements>(op.work), launch);
-    return out;
-  }
-
- private:
-  StatusOr<PreparedPlan> prepared_ = InvalidPlan("");
-};
+PreparedOps Ops(std::string_view ops, int rank, int64_t rows_of_gradient = 3) {
+  return {kTables, ops, rank, [=](pb::Plan& plan) {
+            plan.mutable_kernels(0)->mutable_results(0)->set_shape(0, rows_of_gradient);
+          }};
+}
 
 constexpr std::string_view kGather = R"pb(
   ops {
@@ -196,7 +161,7 @@ TEST(Moves, ARanksShardGoesToItsPlaceInItsShardGroup) {
 }
 
 TEST(Moves, ColumnsAreJoinedToRows) {
-  const Ops ops(kGather, 0);
+  const PreparedOps ops = Ops(kGather, 0);
   const std::vector<Floats> parameters = ops.Run(2, {kGathered});
   EXPECT_EQ(parameters[0], (Floats{1, 2, 3, 0}));
   EXPECT_EQ(parameters[1],
@@ -209,7 +174,7 @@ TEST(Moves, ColumnsAreJoinedToRows) {
 TEST(Moves, KeptSlicesMakeTheParametersAgain) {
   Floats gathered;
   for (const int rank : {6, 7}) {  // a pair of the second replica
-    const Ops ops(kGather, rank);
+    const PreparedOps ops = Ops(kGather, rank);
     const std::vector<Floats> kept = {ops.Run(4, {{1, 2, 3, 0}})[0], ops.Run(5, {kW})[0],
                                       ops.Run(6, {{31, 32, 33, 34}})[0]};
     const int half = rank % 2;
@@ -282,7 +247,7 @@ constexpr std::string_view kReduce = R"pb(
 )pb";
 
 TEST(Moves, GradientsAreCutAsParametersAre) {
-  const Ops ops(kReduce, 0);
+  const PreparedOps ops = Ops(kReduce, 0);
   ASSERT_TRUE(ops.status().ok()) << ops.status().message();
   const Floats split = ops.Run(1, {kW})[0];
   EXPECT_EQ(split, (Floats{10, 11, 20, 21, 12, 13, 22, 23, 14, 15, 24, 25, 16, 17, 26, 27}));
@@ -291,7 +256,7 @@ TEST(Moves, GradientsAreCutAsParametersAre) {
 
 TEST(Moves, AGradientGoesToTheHostWithoutItsPadding) {
   for (const int rank : {0, 3, 4, 7}) {
-    const Ops ops(kReduce, rank);
+    const PreparedOps ops = Ops(kReduce, rank);
     ASSERT_TRUE(ops.status().ok()) << ops.status().message();
     const bool has_row = rank % 4 < 3;
     EXPECT_EQ(ops.bytes(15), has_row ? 4 : 0) << rank;

@@ -33,10 +33,13 @@ target_link_libraries(foreshard_one_rank PUBLIC foreshard_sequential foreshard_e
 
 foreshard_test(prepare_test SOURCES exec/prepare_test.cc DEPS foreshard_small_world foreshard_exec)
 foreshard_test(moves_test
-  SOURCES exec/collective_test.cc exec/moves_test.cc
+  SOURCES exec/collective_test.cc exec/flat_test.cc exec/moves_test.cc
   DEPS foreshard_exec foreshard_proto)
 foreshard_test(update_test SOURCES exec/update_test.cc DEPS foreshard_exec foreshard_safetensors)
 foreshard_test(failure_test SOURCES exec/failure_test.cc DEPS foreshard_small_world foreshard_exec)
+foreshard_test(device_test
+  SOURCES exec/device_test.cc exec/events_test.cc
+  DEPS foreshard_small_world foreshard_exec)
 foreshard_test(training_test
   SOURCES exec/training_test.cc
   DEPS foreshard_exec foreshard_planner foreshard_model_sources)

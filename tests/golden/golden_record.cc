@@ -25,9 +25,9 @@ std::string Line(const Event& e) {
 
 bool IsModelled(const std::string& kind) {
   constexpr std::array<std::string_view, 13> kKinds = {
-      "cpu_wait",       "grad_cast",  "grad_pad",
-      "cast_shard",     "all_gather", "copy_out",      "reshard",    "rs_copy_in",
-      "reduce_scatter", "all_reduce", "grad_finalize", "rs_recycle", "recompute"};
+      "cpu_wait",      "grad_cast",  "grad_pad",   "cast_shard",     "all_gather",
+      "copy_out",      "reshard",    "rs_copy_in", "reduce_scatter", "all_reduce",
+      "grad_finalize", "rs_recycle", "recompute"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 
@@ -78,8 +78,8 @@ std::string Line(const FlatUnitLine& u) {
 }
 
 std::string Line(const FlatParameterLine& p) {
-  std::string line = fmt::format("  {} {} at {}{}", p.path, p.shape, p.offset,
-                                 p.trained ? "" : ", frozen");
+  std::string line =
+      fmt::format("  {} {} at {}{}", p.path, p.shape, p.offset, p.trained ? "" : ", frozen");
   if (!p.shared_with.empty()) line += fmt::format(", also {}", p.shared_with);
   return line;
 }

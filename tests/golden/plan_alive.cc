@@ -51,7 +51,8 @@ void AliveWalk::FreeLate(const pb::Op& op, int micro_batch) {
 }
 
 bool AliveWalk::FreesLate(const pb::Op& op, int32_t buffer, int micro_batch) const {
-  if (op.has_grad_finalize() && categories_[buffer] == pb::UNSHARDED_GRAD) return true;
+  const bool flat = op.has_unit() && plan_.units(op.unit()).has_flat();
+  if (flat && op.has_grad_finalize()) return categories_[buffer] == pb::UNSHARDED_GRAD;
   return categories_[buffer] == pb::RS_OUTPUT && micro_batch_[buffer] != micro_batch;
 }
 

@@ -30,9 +30,9 @@ void AddFlatLines(const pb::Plan& plan, const pb::Unit& unit, int rank, Lines& l
   const int64_t shard = unit.padded_shard_numel();
   const int64_t before = shard * (rank % plan.mesh().shard_size());
   const int64_t real = std::clamp<int64_t>(unit.flat().numel() - before, 0, shard);
-  lines.push_back(Line(FlatUnitLine{unit.name(), unit.numel(), unit.flat().numel(), shard,
-                                    shard - real, plan.mesh().shard_size() > 1,
-                                    !unit.flat().frozen()}));
+  lines.push_back(
+      Line(FlatUnitLine{unit.name(), unit.numel(), unit.flat().numel(), shard, shard - real,
+                        plan.mesh().shard_size() > 1, !unit.flat().frozen()}));
   for (const int32_t index : unit.parameters()) {
     const pb::Parameter& p = plan.parameters(index);
     lines.push_back(Line(FlatParameterLine{p.path(),

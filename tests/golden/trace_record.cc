@@ -19,11 +19,10 @@ using nlohmann::json;
 void AddFlatLines(const json& unit, Lines& lines) {
   if (unit.at("params").empty()) return;
   const int64_t shard = unit.at("padded_shard_numel");
-  lines.push_back(Line(FlatUnitLine{unit.at("name"), unit.at("numel"),
-                                    unit.at("flat_numel_with_alignment_padding"), shard,
-                                    unit.at("shard_end_padding"),
-                                    unit.at("sharding_strategy") != "NO_SHARD",
-                                    unit.at("unit_flat_requires_grad")}));
+  lines.push_back(Line(
+      FlatUnitLine{unit.at("name"), unit.at("numel"), unit.at("flat_numel_with_alignment_padding"),
+                   shard, unit.at("shard_end_padding"), unit.at("sharding_strategy") != "NO_SHARD",
+                   unit.at("unit_flat_requires_grad")}));
   const std::string prefix = unit["name"] == "<root>" ? "" : unit["name"].get<std::string>() + ".";
   const auto path = [&](const std::string& name) {
     const size_t colon = name.find(':');
@@ -41,7 +40,8 @@ void AddFlatLines(const json& unit, Lines& lines) {
       if (path(pair.at(1)) == line.path) line.shared_with.push_back(path(pair.at(0)));
     }
     lines.push_back(Line(line));
-    offset += std::accumulate(line.shape.begin(), line.shape.end(), int64_t{1}, std::multiplies<>());
+    offset +=
+        std::accumulate(line.shape.begin(), line.shape.end(), int64_t{1}, std::multiplies<>());
   }
 }
 
