@@ -415,8 +415,6 @@ class StepLowering {
 
 }  // namespace
 
-bool IsReplicated(pb::Strategy strategy) { return strategy == pb::DDP || strategy == pb::ZERO1; }
-
 void LowerStep(const pb::Model& model, const ModelGraph& graph, const std::vector<Unit>& units,
                const StepDecisions& decisions, pb::Plan& plan) {
   StepLowering(model, graph, units, decisions, plan).Run();

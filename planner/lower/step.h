@@ -12,6 +12,7 @@
 #include "planner/lower/sharding_rules.h"
 #include "planner/profiles/profile.h"
 #include "planner/wrap.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 
@@ -40,9 +41,6 @@ struct StepDecisions {
   bool offloads = false;
   std::string arch;
 };
-
-// Whether every rank has all parameters: there are no units but the model.
-bool IsReplicated(pb::Strategy strategy);
 
 // Fills the plan's tables, segments and programs. REQUIRES: the graph has an output that needs a
 // gradient and, for the cross-entropies, a vocabulary dimension.
