@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/pick.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 namespace {
@@ -11,12 +12,11 @@ Status DecideFsdp1(const Fsdp1Request& r, pb::Fsdp1Options& options) {
   options.set_use_orig_params(r.use_orig_params);
   options.set_forward_prefetch(r.forward_prefetch);
   options.set_no_limit_all_gathers(!r.limit_all_gathers);
-  ASSIGN_OR_RETURN(const auto prefetch,
-                   Pick<pb::Fsdp1Options::BackwardPrefetch>(
-                       "backward-prefetch", r.backward_prefetch,
-                       {{"pre", pb::Fsdp1Options::BACKWARD_PRE},
-                        {"post", pb::Fsdp1Options::BACKWARD_POST},
-                        {"none", pb::Fsdp1Options::BACKWARD_NONE}}));
+  ASSIGN_OR_RETURN(const auto prefetch, Pick<pb::Fsdp1Options::BackwardPrefetch>(
+                                            "backward-prefetch", r.backward_prefetch,
+                                            {{"pre", pb::Fsdp1Options::BACKWARD_PRE},
+                                             {"post", pb::Fsdp1Options::BACKWARD_POST},
+                                             {"none", pb::Fsdp1Options::BACKWARD_NONE}}));
   options.set_backward_prefetch(prefetch);
   return OkStatus();
 }
@@ -62,29 +62,61 @@ void DecideReplicated(const PlanRequest& r, StepDecisions& d) {
   d.forward.output.reset();
 }
 
+// What PyTorch refuses of FSDP1, or does without doing what was asked for.
+Status CheckFlat(const PlanRequest& r, pb::Strategy strategy) {
+  if (IsHybrid(strategy) && r.replicate_size == 1) {
+    return InvalidArgument(fmt::format(
+        "replicate: found 1, but strategy {} shards within groups of ranks that hold the same; say "
+        "how many there are",
+        r.strategy));
+  }
+  if (IsHybrid(strategy) && r.replicate_size == r.world_size) {
+    return InvalidArgument(fmt::format(
+        "replicate: found {}, which leaves shard groups of one rank, where PyTorch's {} does not "
+        "reduce over the replicas; use no_shard",
+        r.replicate_size, r.strategy));
+  }
+  if (!r.cpu_offload) return OkStatus();
+  if (strategy == pb::NO_SHARD || r.world_size == 1) {
+    return InvalidArgument(
+        "cpu-offload: is not planned where nothing is sharded; use full_shard and two ranks or more");
+  }
+  if (r.micro_batches.count > 1 && r.micro_batches.reduce) {
+    return InvalidArgument(
+        "cpu-offload: PyTorch's FSDP1 does not add up gradients on the host, so that all "
+        "micro-batches but the last would be lost; reduce in the last one only (no_sync)");
+  }
+  return OkStatus();
+}
+
+// Ranks and dtypes of FSDP1.
+Status DecideFlat(const PlanRequest& r, StepDecisions& d) {
+  RETURN_IF_ERROR(CheckFlat(r, d.strategy));
+  // PyTorch switches to NO_SHARD where nobody is there to share with.
+  if (d.shard_ranks == 1) d.strategy = pb::NO_SHARD;
+  if (d.strategy == pb::NO_SHARD) {
+    d.shard_ranks = 1;
+    d.replicas = r.world_size;
+  }
+  if (!r.reduce_dtype) d.reduce = d.forward.compute;
+  d.forward.casts_inputs = false;
+  d.casts_root_inputs = r.cast_forward_inputs && r.param_dtype.has_value();
+  return OkStatus();
+}
+
 }  // namespace
 
 Status DecideStrategy(const PlanRequest& r, StepDecisions& d) {
-  ASSIGN_OR_RETURN(d.strategy, Pick<pb::Strategy>("strategy", r.strategy,
-                                                  {{"fsdp2", pb::FULLY_SHARD},
-                                                   {"full_shard", pb::FULL_SHARD},
-                                                   {"shard_grad_op", pb::SHARD_GRAD_OP},
-                                                   {"no_shard", pb::NO_SHARD},
-                                                   {"hybrid_shard", pb::HYBRID_SHARD},
-                                                   {"hybrid_shard_zero2", pb::HYBRID_SHARD_ZERO2},
-                                                   {"ddp", pb::DDP},
-                                                   {"zero1", pb::ZERO1}}));
+  d.strategy = ParseStrategy(r.strategy).value();
   d.replicas = r.replicate_size;
   d.shard_ranks = r.world_size / r.replicate_size;
   RETURN_IF_ERROR(DecideFsdp1(r.fsdp1, d.fsdp1));
   RETURN_IF_ERROR(DecideDdp(r.ddp, d.ddp));
   if (d.strategy == pb::FULLY_SHARD) return OkStatus();
-  if (IsReplicated(d.strategy)) {
-    RETURN_IF_ERROR(CheckReplicated(r));
-    DecideReplicated(r, d);
-    return OkStatus();
-  }
-  return InvalidArgument(fmt::format("strategy: {} is not planned yet", r.strategy));
+  if (IsFsdp1(d.strategy)) return DecideFlat(r, d);
+  RETURN_IF_ERROR(CheckReplicated(r));
+  DecideReplicated(r, d);
+  return OkStatus();
 }
 
 }  // namespace foreshard

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "proto/base/status.h"
 #include "proto/plan.pb.h"
@@ -38,6 +39,25 @@ Status CheckMove(const OpContext& c);
 // What ops of clipping and the optimizer say of themselves: rules clip and optimizer. REQUIRES: its
 // buffers are in their table.
 Status CheckUpdate(const OpContext& c);
+
+// The op joins gradients of its unit's flat parameter. REQUIRES: its buffers are in their table,
+// and it has a unit.
+Status CheckConcat(const OpContext& c);
+
+// A view of a flat parameter lies inside one of the parameters. `end` is the byte where it ends.
+Status CheckFlatView(const OpContext& c, const pb::TensorType& type, int32_t buffer, int64_t offset,
+                     int64_t end);
+
+// What the optimizer takes for a tensor on rank 0: the shard of a trainable parameter, a flat
+// parameter, or the part of one that belongs to a trainable parameter.
+struct OptimizerTensor {
+  std::string_view name;
+  int32_t shard = 0;  // buffer
+  int64_t numel = 0;  // with padding, but for parts
+  bool is_part = false;
+};
+// In the order in which the optimizer sees them. REQUIRES: CheckTables and CheckLayout.
+std::vector<OptimizerTensor> OptimizerTensors(const pb::Plan& plan);
 
 // Rule host. REQUIRES: the op's buffers and stream are in their tables.
 Status CheckHost(const OpContext& c);

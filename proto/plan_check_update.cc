@@ -1,7 +1,9 @@
 // What ops of clipping and the optimizer say of themselves: rules clip and optimizer.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "proto/oplib/optimizer_state.h"
@@ -14,19 +16,19 @@ bool IsKnown(pb::OptimizerKind kind) {
   return kind == pb::ADAMW || kind == pb::SGD || kind == pb::ADAMW_8BIT;
 }
 
-std::vector<const pb::Parameter*> Trainable(const pb::Plan& plan) {
-  std::vector<const pb::Parameter*> trainable;
-  for (const pb::Parameter& p : plan.parameters()) {
-    if (!p.frozen()) trainable.push_back(&p);
-  }
-  return trainable;
+// Rank 0's part of a parameter in a flat one, of which it has the first shard.
+int64_t FirstPart(const pb::Parameter& p, const pb::Unit& unit) {
+  const int64_t room = std::max<int64_t>(unit.padded_shard_numel() - p.flat_offset(), 0);
+  return std::min(Numel(p.shape()).value(), room);
 }
 
-// Bytes of each buffer of a parameter's state. REQUIRES: the kind is known.
-std::vector<int64_t> StateOf(pb::OptimizerKind kind, const pb::Parameter& p, int64_t element) {
-  const int64_t moment = oplib::MomentBytes(kind, p.padded_shard_numel(), element);
+// Bytes of each buffer of a tensor's state on rank 0, which has none for a part that it has nothing
+// of. REQUIRES: the kind is known.
+std::vector<int64_t> StateOf(pb::OptimizerKind kind, const OptimizerTensor& t, int64_t element) {
+  const int64_t moment = oplib::MomentBytes(kind, t.numel, element);
   if (kind == pb::SGD) return {moment};
-  return {SizeOf(DType::kFp32), moment, moment};
+  const bool none = t.is_part && t.numel == 0;
+  return {none ? 0 : SizeOf(DType::kFp32), moment, moment};
 }
 
 Status CheckInit(const OpContext& c) {
@@ -37,13 +39,13 @@ Status CheckInit(const OpContext& c) {
   ASSIGN_OR_RETURN(const int64_t element,
                    SizeIn(c, 1, oplib::MomentDType(c.plan, c.op().optimizer_init().dtype())));
   int i = 0;
-  for (const pb::Parameter* p : Trainable(c.plan)) {
-    for (const int64_t bytes : StateOf(kind, *p, element)) {
+  for (const OptimizerTensor& t : OptimizerTensors(c.plan)) {
+    for (const int64_t bytes : StateOf(kind, t, element)) {
       if (i < c.op().out_size() && c.buffer(c.op().out(i)).bytes() != bytes) {
-        return c.Broken("optimizer", fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
-                                                 "expected {}",
-                                                 c.op().out(i), p->path(),
-                                                 c.buffer(c.op().out(i)).bytes(), bytes));
+        return c.Broken("optimizer",
+                        fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
+                                    "expected {}",
+                                    c.op().out(i), t.name, c.buffer(c.op().out(i)).bytes(), bytes));
       }
       ++i;
     }
@@ -74,14 +76,15 @@ Status CheckNumbers(const OpContext& c) {
 
 Status CheckStep(const OpContext& c) {
   RETURN_IF_ERROR(CheckNumbers(c));
-  // Of each parameter, the shard and its state.
+  // Of each tensor its state, and the shards that they are parts of.
   const pb::OptimizerStep& step = c.op().optimizer_step();
-  const int buffers = step.kind() == pb::SGD ? 1 + oplib::MomentCount(pb::SGD, step.momentum()) : 4;
+  const int states = step.kind() == pb::SGD ? oplib::MomentCount(pb::SGD, step.momentum()) : 3;
   int64_t elems = 0;
   int outputs = 0;
-  for (const pb::Parameter* p : Trainable(c.plan)) {
-    elems += p->padded_shard_numel();
-    outputs += buffers;
+  std::set<int32_t> shards;
+  for (const OptimizerTensor& t : OptimizerTensors(c.plan)) {
+    elems += t.numel;
+    outputs += states + (shards.insert(t.shard).second ? 1 : 0);
   }
   if (step.elems() != elems) {
     return c.Broken("optimizer", fmt::format("updates {} elements, the trainable shards have {}",
@@ -97,13 +100,15 @@ Status CheckClips(const OpContext& c) {
   return c.Broken("clip", fmt::format("is in {}, expected CLIP", pb::Phase_Name(c.op().phase())));
 }
 
-// A norm for each parameter, then all of them, with several ranks twice.
+// A norm for each tensor, then all of them, with several ranks twice, or of flat parameters the
+// square of their norm.
 Status CheckNorms(const OpContext& c) {
   RETURN_IF_ERROR(CheckClips(c));
-  const auto tensors = static_cast<int64_t>(Trainable(c.plan).size());
+  const auto tensors = static_cast<int64_t>(OptimizerTensors(c.plan).size());
+  const bool flat = std::ranges::any_of(c.plan.units(), &pb::Unit::has_flat);
   std::vector<int64_t> elems(tensors, 1);
   elems.push_back(tensors);
-  if (c.plan.mesh().shard_size() > 1) elems.push_back(tensors);
+  if (c.plan.mesh().shard_size() > 1) elems.push_back(flat ? 1 : tensors);
   if (c.op().out_size() != static_cast<int>(elems.size())) {
     return c.Broken("clip",
                     fmt::format("writes {} buffers, expected {}", c.op().out_size(), elems.size()));
@@ -128,6 +133,22 @@ Status CheckScale(const OpContext& c) {
 }
 
 }  // namespace
+
+std::vector<OptimizerTensor> OptimizerTensors(const pb::Plan& plan) {
+  std::vector<OptimizerTensor> tensors;
+  for (const pb::Unit& unit : plan.units()) {
+    if (!unit.has_flat() || unit.flat().by_parameter() || unit.flat().frozen()) continue;
+    tensors.push_back({unit.name(), unit.flat().sharded_buffer(), unit.padded_shard_numel()});
+  }
+  for (const pb::Parameter& p : plan.parameters()) {
+    const pb::Unit& unit = plan.units(p.unit());
+    if (p.frozen() || (unit.has_flat() && !unit.flat().by_parameter())) continue;
+    const bool part = unit.has_flat();
+    tensors.push_back(
+        {p.path(), p.sharded_buffer(), part ? FirstPart(p, unit) : p.padded_shard_numel(), part});
+  }
+  return tensors;
+}
 
 Status CheckUpdate(const OpContext& c) {
   switch (c.op().kind_case()) {

@@ -66,11 +66,12 @@ int MicroBatchOf(const json& phase) {
 }
 
 // The phase that the record speaks of. Clipping and what follows are outside micro-batches.
-const pb::PhaseMemory* FindPhase(const pb::Report& report, const json& recorded) {
+const pb::PhaseMemory* FindPhase(const pb::Plan& plan, const pb::Report& report,
+                                 const json& recorded) {
   const std::string name = recorded.at("ph");
   const bool in_micro_batch = name == "fwd" || name == "bwd";
   for (const pb::PhaseMemory& phase : report.phases()) {
-    if (phase.program() != (recorded.at("it") == 0 ? "first" : "steady")) continue;
+    if (phase.program() != ProgramOf(plan, recorded.at("it")).name()) continue;
     if (PhaseText(phase.phase()) != name) continue;
     if (in_micro_batch && phase.micro_batch() != MicroBatchOf(recorded)) continue;
     return &phase;
@@ -120,7 +121,9 @@ class LastEvent {
 std::string EventAt(const pb::Plan& plan, const Record& planned, const pb::OpRef& at) {
   const int64_t position = PositionOf(plan, at);
   LastEvent last;
-  for (const Event& event : planned.events[at.program() == "first" ? 0 : 1]) {
+  int iteration = 0;
+  while (ProgramOf(plan, iteration).name() != at.program()) ++iteration;
+  for (const Event& event : planned.events[iteration]) {
     if (event.position > position) break;
     last.Pass(fmt::format("{}{}", event.phase, event.micro_batch), event.kind, event.unit);
   }
@@ -254,7 +257,7 @@ Lines PhaseDifferences(const json& document, const pb::Plan& plan, const Record&
                        const pb::Report& report) {
   Lines differences;
   for (const json& phase : document.at("memory").at("phases")) {
-    const pb::PhaseMemory* reported = FindPhase(report, phase);
+    const pb::PhaseMemory* reported = FindPhase(plan, report, phase);
     if (!reported) {
       differences.push_back(fmt::format("the report lacks the phase {} of iteration {}",
                                         phase.at("ph").dump(), phase.at("it").dump()));
