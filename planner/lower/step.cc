@@ -438,7 +438,6 @@ class StepLowering {
 
 }  // namespace
 
-
 void LowerStep(const pb::Model& model, const ModelGraph& graph, const std::vector<Unit>& units,
                const StepDecisions& decisions, pb::Plan& plan) {
   StepLowering(model, graph, units, decisions, plan).Run();
