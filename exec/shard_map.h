@@ -61,6 +61,8 @@ class ShardMap {
   // Elements of the squared norms that the ranks of a shard group add up: one for each tensor, but
   // of flat parameters one in all.
   int64_t SquaredNorms() const;
+  // The same; what another rank updates for this one has no elements.
+  std::vector<Tensor> UpdatedTensors() const;
 
  private:
   const pb::Flat* FlatOf(int parameter) const;  // nullptr = none

@@ -183,10 +183,10 @@ class Walk {
           found != reduced_.end() &&
           std::ranges::any_of(found->second, [&](const MicroBatches& m) { return m.last >= last; });
       if (reduced) continue;
-      return plan_check::Broken("reduce", fmt::format("program \"{}\"", program_),
-                                fmt::format("unit \"{}\" is gathered or has gradients in "
-                                            "micro-batch {} but is not reduced in it or later",
-                                            plan_.units(unit).name(), last));
+      return plan_check::Broken(
+          "reduce", fmt::format("program \"{}\"", program_),
+          fmt::format("unit \"{}\" is gathered in micro-batch {} but not reduced in it or later",
+                      plan_.units(unit).name(), last));
     }
     return OkStatus();
   }
