@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "proto/oplib/workspace.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 namespace {
@@ -151,7 +152,8 @@ const char* LibraryName(pb::Strategy strategy) {
 }
 
 std::string Library(const PlanRequest& r, const StepDecisions& d) {
-  std::string text = fmt::format("library: {} of torch {}", LibraryName(d.strategy), d.behaviour.torch);
+  std::string text =
+      fmt::format("library: {} of torch {}", LibraryName(d.strategy), d.behaviour.torch);
   if (!r.torch.starts_with(d.behaviour.torch)) {
     text += fmt::format(", the newest known profile not above {}", r.torch);
   }
