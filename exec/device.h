@@ -92,7 +92,7 @@ class Device {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  // REQUIRES: the launch's work is a GatherSlices, a ReduceSlices or a ReduceInPlace.
+  // REQUIRES: the launch's work is a GatherSlices, a ReduceSlices, a ReduceInPlace or a SendToAll.
   virtual void Run(Device& device, int stream, const Launch& launch) = 0;
   // This rank will take part in nothing more; others that wait for it fail.
   virtual void Leave() = 0;

@@ -45,6 +45,7 @@ int GroupOf(const Work& work) {
   if (const auto* gather = std::get_if<GatherSlices>(&work)) return gather->group;
   if (const auto* reduce = std::get_if<ReduceSlices>(&work)) return reduce->group;
   if (const auto* reduce = std::get_if<ReduceInPlace>(&work)) return reduce->group;
+  if (const auto* send = std::get_if<SendToAll>(&work)) return send->group;
   return -1;
 }
 

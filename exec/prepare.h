@@ -63,6 +63,25 @@ struct GatherSlices {
   bool is_in_place = true;
 };
 
+// Elements of the first of `in` times a factor into a part of `out`; to accumulate, what is there is
+// added before it is multiplied.
+struct ScaleInto {
+  DType dtype = DType::kFp32;
+  int64_t numel = 0;
+  int64_t from = 0;  // elements
+  int64_t to = 0;
+  double factor = 1;
+  bool accumulates = false;
+};
+
+// The elements of one member for all others, in place.
+struct SendToAll {
+  int group = 0;
+  int root = 0;  // place in the group
+  int64_t numel = 0;
+  DType dtype = DType::kFp32;
+};
+
 // Adds the slices that all ranks hold for this one.
 struct ReduceSlices {
   int group = 0;
@@ -137,7 +156,7 @@ struct UpdateParameters {
   std::vector<GradientSlice> gradients;  // the same by trainable parameter, in the plan's order
 };
 
-using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices,
+using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices, ScaleInto, SendToAll,
                           ReduceInPlace, DivideElements, AddElements, ZeroState, MeasureGradients,
                           ScaleGradients, UpdateParameters>;
 

@@ -46,6 +46,8 @@ StatusOr<Work> WorkOf(const OpContext& context);
 StatusOr<Work> GatherWorkOf(const OpContext& context);
 // The same of the ops between a unit's gradients and what the optimizer reads.
 StatusOr<Work> ReduceWorkOf(const OpContext& context);
+// The same of buckets and broadcasts.
+StatusOr<Work> BucketWorkOf(const OpContext& context);
 // All of every buffer of `in`, one behind the other, from element `to` of `out` on.
 StatusOr<Work> Concatenate(const OpContext& context, DType from, DType dtype, int64_t to,
                            int64_t expected);

@@ -98,7 +98,7 @@ class Sizes {
     const bool counts = kind != pb::SGD;
     const int moments = counts ? 2 : 1;
     const int each = moments + (counts ? 1 : 0);
-    const std::vector<ShardMap::Tensor> tensors = shards_.Tensors();
+    const std::vector<ShardMap::Tensor> tensors = shards_.UpdatedTensors();
     if (op.out_size() != each * static_cast<int>(tensors.size())) {
       return InvalidPlan(
           fmt::format("creates {} buffers of state for {} parameters, expected {} each",
@@ -120,7 +120,7 @@ class Sizes {
     const std::vector<int> scratch = ScratchOf(op);
     if (scratch.empty()) return OkStatus();
     const pb::OptimizerStep& step = op.optimizer_step();
-    const std::vector<ShardMap::Tensor> tensors = shards_.Tensors();
+    const std::vector<ShardMap::Tensor> tensors = shards_.UpdatedTensors();
     const bool loops = step.impl() == pb::LOOP;
     const size_t expected = loops ? 1 : tensors.size();
     if (scratch.size() != expected) {
@@ -267,6 +267,9 @@ class Sizes {
         return one(op.reduce_scatter().elems_out(), op.reduce_scatter().dtype());
       case pb::Op::kLocalReduce:
         return one(op.local_reduce().elems(), op.local_reduce().dtype());
+      case pb::Op::kAllReduce:
+        if (plan_.buffers(op.out(0)).category() != pb::BUCKET) return OkStatus();
+        return one(op.all_reduce().elems(), op.all_reduce().dtype());
       case pb::Op::kGradFinalize:
         return Finalized(op);
       case pb::Op::kCopyToHost:

@@ -36,9 +36,37 @@ std::map<int, std::vector<int>> ParametersOfGradients(const pb::Plan& plan,
   return parameters;
 }
 
+bool HasBuckets(const pb::Plan& plan) {
+  return std::ranges::any_of(plan.buffers(),
+                             [](const pb::Buffer& b) { return b.category() == pb::BUCKET; });
+}
+
+// With buckets the op lists one gradient a parameter and where it begins.
+StatusOr<std::vector<GradientSlice>> ListedGradients(const OpContext& c) {
+  const std::vector<int> trainable = c.shards.Trainable();
+  if (c.op.in_size() < static_cast<int>(trainable.size())) {
+    return InvalidPlan(fmt::format("reads {} buffers, {} parameters are trained", c.op.in_size(),
+                                   trainable.size()));
+  }
+  std::vector<GradientSlice> found;
+  for (int i = 0; i < static_cast<int>(trainable.size()); ++i) {
+    const int64_t from = c.op.in_offsets().empty() ? 0 : c.op.in_offsets(i);
+    const DType dtype = c.shards.dtype(trainable[i]);
+    const int64_t numel = c.shards.numel(trainable[i]);
+    if ((from + numel) * SizeOf(dtype) > c.buffer_bytes[c.op.in(i)]) {
+      return InvalidPlan(
+          fmt::format("reads elements {} to {} of buffer {}, which holds {} bytes", from,
+                      from + numel, c.op.in(i), c.buffer_bytes[c.op.in(i)]));
+    }
+    found.push_back({dtype, numel, i, from});
+  }
+  return found;
+}
+
 // Of every trainable parameter in the plan's order, where in which of `buffers` its gradient is.
 StatusOr<std::vector<GradientSlice>> FindGradients(
     const OpContext& c, const google::protobuf::RepeatedField<int32_t>& buffers) {
+  if (HasBuckets(c.plan)) return ListedGradients(c);
   const auto parameters = ParametersOfGradients(c.plan, c.shards);
   std::map<int, GradientSlice> slices;
   for (int i = 0; i < buffers.size(); ++i) {
@@ -105,7 +133,7 @@ Status AddSlices(const OpContext& c, UpdateParameters& update) {
   const auto& out = c.op.out();
   const auto is_state = [&](int b) { return c.plan.buffers(b).category() == pb::OPTIMIZER_STATE; };
   const auto shards = static_cast<int>(std::ranges::find_if(out, is_state) - out.begin());
-  const std::vector<ShardMap::Tensor> tensors = c.shards.Tensors();
+  const std::vector<ShardMap::Tensor> tensors = c.shards.UpdatedTensors();
   const std::vector<GradientSlice> gradients = OfTensors(c.shards, update.gradients);
   const int each = (c.op.out_size() - shards) / std::max(static_cast<int>(tensors.size()), 1);
   for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
@@ -116,6 +144,7 @@ Status AddSlices(const OpContext& c, UpdateParameters& update) {
     }
     UpdateParameters::Slice slice{gradients[i], static_cast<int>(shard - out.begin())};
     if (each > 0) slice.state = shards + i * each;
+    slice.numel = tensors[i].numel;
     slice.parameter_from = tensors[i].first;
     update.slices.push_back(slice);
   }

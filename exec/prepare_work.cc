@@ -76,6 +76,10 @@ StatusOr<Work> WorkOf(const OpContext& c) {
     case pb::Op::kGradFinalize:
     case pb::Op::kCopyToHost:
       return ReduceWorkOf(c);
+    case pb::Op::kBucketCopyIn:
+    case pb::Op::kBucketCopyOut:
+    case pb::Op::kBroadcast:
+      return BucketWorkOf(c);
     case pb::Op::kOptimizerInit:
       return Work(ZeroState{});
     case pb::Op::kClipNorms:

@@ -105,6 +105,21 @@ std::vector<ShardMap::Tensor> ShardMap::Tensors() const {
   return tensors;
 }
 
+std::vector<ShardMap::Tensor> ShardMap::UpdatedTensors() const {
+  std::vector<Tensor> tensors = Tensors();
+  for (const pb::Segment& segment : plan_.segments()) {
+    for (const pb::Op& op : segment.ops()) {
+      const auto& owners = op.optimizer_step().owners();
+      for (int i = 0; i < owners.size(); ++i) {
+        if (owners[i] == rank_) continue;
+        tensors[i].numel = 0;
+        tensors[i].has_state = false;
+      }
+    }
+  }
+  return tensors;
+}
+
 const pb::Flat* ShardMap::FlatOf(int parameter) const {
   const pb::Parameter& p = plan_.parameters(parameter);
   return IsFlat(p.unit()) ? &plan_.units(p.unit()).flat() : nullptr;

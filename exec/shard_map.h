@@ -57,6 +57,8 @@ class ShardMap {
   };
   // In the order in which the plan lists their shards and states: shards of units, then parameters.
   std::vector<Tensor> Tensors() const;
+  // The same; what another rank updates for this one has no elements.
+  std::vector<Tensor> UpdatedTensors() const;
 
  private:
   const pb::Flat* FlatOf(int parameter) const;  // nullptr = none

@@ -8,6 +8,12 @@ namespace foreshard {
 namespace {
 
 std::string Precision(const StepDecisions& d) {
+  if (IsReplicated(d.strategy)) {
+    return fmt::format(
+        "precision: parameters, computation and gradients in {}; dtypes of gathers and "
+        "reductions are not for this strategy, and nothing is cast",
+        Name(d.original));
+  }
   return fmt::format(
       "precision: parameters sharded in {}, gathered and computed in {}, gradients "
       "reduced in {}",
@@ -71,10 +77,20 @@ std::string Reduction(const StepDecisions& d) {
   return parts.empty() ? "" : fmt::format("reductions: {}", fmt::join(parts, ", "));
 }
 
+std::string Buckets(const StepDecisions& d) {
+  return fmt::format(
+      "replicas: {} ranks with all parameters each; gradients all-reduced in one bucket in the "
+      "first step, then in buckets of {} bytes or more, the first of {}{}",
+      d.replicas, d.ddp.bucket_bytes(), d.ddp.first_bucket_bytes(),
+      d.ddp.gradient_as_bucket_view() ? ", gradients being parts of them" : "");
+}
+
 // Choices that have no line unless they were made.
 void AddMade(const PlanRequest& r, const StepDecisions& d, std::vector<std::string>& out) {
   if (!d.forward.checkpointed.empty()) out.push_back(Recomputation(d));
-  if (d.replicas > 1) {
+  if (IsReplicated(d.strategy)) {
+    out.push_back(Buckets(d));
+  } else if (d.replicas > 1) {
     out.push_back(
         fmt::format("replicas: {} of {} ranks each, all-reduced", d.replicas, d.shard_ranks));
   }
@@ -123,8 +139,19 @@ std::string Loss(const StepDecisions& d) {
   }
 }
 
+const char* LibraryName(pb::Strategy strategy) {
+  switch (strategy) {
+    case pb::DDP:
+      return "DistributedDataParallel";
+    case pb::ZERO1:
+      return "DistributedDataParallel with ZeroRedundancyOptimizer";
+    default:
+      return "FSDP2";
+  }
+}
+
 std::string Library(const PlanRequest& r, const StepDecisions& d) {
-  std::string text = fmt::format("library: FSDP2 of torch {}", d.behaviour.torch);
+  std::string text = fmt::format("library: {} of torch {}", LibraryName(d.strategy), d.behaviour.torch);
   if (!r.torch.starts_with(d.behaviour.torch)) {
     text += fmt::format(", the newest known profile not above {}", r.torch);
   }
@@ -140,7 +167,7 @@ std::vector<std::string> Assumptions(const PlanRequest& r, const StepDecisions& 
           "kernels: {}, eager; attention {}{}", d.forward.profile->name, d.forward.attention.name,
           d.forward.attention.reason.empty() ? "" : " (auto: " + d.forward.attention.reason + ")")};
   AddMade(r, d, out);
-  if (r.world_size == 1) {
+  if (r.world_size == 1 && !IsReplicated(d.strategy)) {
     out.push_back(
         "one rank: nothing is sent; parameters and gradients are copied where others gather "
         "and reduce");

@@ -1,18 +1,24 @@
 #include "planner/auto_wrap.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace foreshard {
 namespace {
 
 class Walk {
  public:
-  Walk(const ModelGraph& graph, const AutoWrapPolicy& policy) : graph_(graph), policy_(policy) {
+  Walk(const ModelGraph& graph, const AutoWrapPolicy& policy, const AfterWrap& after_wrap)
+      : graph_(graph), policy_(policy), after_wrap_(after_wrap) {
     children_.resize(graph.modules.size());
     for (size_t m = 1; m < graph.modules.size(); ++m) {
       children_[graph.modules[m].parent].push_back(static_cast<int>(m));
     }
-    CountElements();
+    below_.resize(graph.modules.size());
+    for (size_t p = 0; p < graph.parameters.size(); ++p) {
+      numel_.push_back(Numel(graph.parameters[p].shape));
+      for (const int m : Owners(graph.parameters[p])) below_[m].push_back(static_cast<int>(p));
+    }
   }
 
   std::vector<int> Run() {
@@ -21,19 +27,14 @@ class Walk {
   }
 
  private:
-  // Of each module all parameters below it, a tensor that it reaches twice once.
-  void CountElements() {
-    numel_.resize(graph_.modules.size(), 0);
-    for (const GraphParameter& p : graph_.parameters) {
-      std::vector<int> owners;
-      AddAncestors(p.module, owners);
-      for (const std::string& path : p.shared_with) {
-        const size_t dot = path.rfind('.');
-        AddAncestors(graph_.FindModule(dot == std::string::npos ? "" : path.substr(0, dot)),
-                     owners);
-      }
-      for (const int m : owners) numel_[m] += Numel(p.shape);
+  // Every module that reaches the tensor, by whatever path, once.
+  std::vector<int> Owners(const GraphParameter& p) const {
+    std::vector<int> owners;
+    AddAncestors(p.module, owners);
+    for (const std::string& path : p.shared_with) {
+      AddAncestors(graph_.FindModule(ModuleOfParameter(path)), owners);
     }
+    return owners;
   }
 
   void AddAncestors(int module, std::vector<int>& owners) const {
@@ -42,42 +43,74 @@ class Walk {
     }
   }
 
+  int64_t NumelOf(int module) const {
+    int64_t sum = 0;
+    for (const int p : below_[module]) sum += numel_[p];
+    return sum;
+  }
+
   // Elements wrapped at or below the module.
   int64_t Wrap(int module) {
     const GraphModule& m = graph_.modules[module];
-    if (!policy_(m, /*recurse=*/true, numel_[module])) return 0;
+    const int64_t before = NumelOf(module);
+    if (!policy_({m, /*recurse=*/true, before, before})) return 0;
     int64_t done = 0;
     for (const int child : children_[module]) done += Wrap(child);
-    if (module == 0 || !policy_(m, /*recurse=*/false, numel_[module] - done)) return done;
+    if (module == 0 || !policy_({m, /*recurse=*/false, before - done, NumelOf(module)})) {
+      return done;
+    }
     wrapped_.push_back(module);
-    return numel_[module];
+    if (after_wrap_) after_wrap_(module, numel_);
+    return before;
   }
 
   const ModelGraph& graph_;
   const AutoWrapPolicy& policy_;
-  std::vector<std::vector<int>> children_;
-  std::vector<int64_t> numel_;
+  const AfterWrap& after_wrap_;
+  std::vector<std::vector<int>> children_;  // by module
+  std::vector<std::vector<int>> below_;     // by module: parameters at any depth
+  std::vector<int64_t> numel_;              // by parameter
   std::vector<int> wrapped_;
 };
 
-}  // namespace
-
-std::vector<int> AutoWrap(const ModelGraph& graph, const AutoWrapPolicy& policy) {
-  return Walk(graph, policy).Run();
+bool Contains(const std::vector<std::string>& classes, const GraphModule& module) {
+  return std::ranges::find(classes, module.class_name) != classes.end();
 }
 
-AutoWrapPolicy SizeBased(int64_t min_numel) {
-  return [min_numel](const GraphModule& module, bool recurse, int64_t numel) {
-    const std::string& c = module.class_name;
-    const bool barred =
-        recurse ? c == "MultiheadAttention" : c == "ModuleList" || c == "ModuleDict";
-    return numel >= min_numel && !barred;
+}  // namespace
+
+std::vector<int> AutoWrap(const ModelGraph& graph, const AutoWrapPolicy& policy,
+                          const AfterWrap& after_wrap) {
+  return Walk(graph, policy, after_wrap).Run();
+}
+
+AutoWrapPolicy SizeBased(SizePolicy policy) {
+  return [policy = std::move(policy)](const WrapQuestion& q) {
+    const auto& barred = q.recurse ? policy.force_leaf_modules : policy.exclude_wrap_modules;
+    return q.nonwrapped_numel >= policy.min_num_params && !Contains(barred, q.module);
   };
 }
 
 AutoWrapPolicy OfClasses(std::vector<std::string> classes) {
-  return [classes = std::move(classes)](const GraphModule& module, bool recurse, int64_t) {
-    return recurse || std::ranges::find(classes, module.class_name) != classes.end();
+  return [classes = std::move(classes)](const WrapQuestion& q) {
+    return q.recurse || Contains(classes, q.module);
+  };
+}
+
+AutoWrapPolicy OfModules(const ModelGraph& graph, std::vector<int> modules) {
+  const GraphModule* first = graph.modules.data();
+  return [first, modules = std::move(modules)](const WrapQuestion& q) {
+    return q.recurse || std::ranges::binary_search(modules, static_cast<int>(&q.module - first));
+  };
+}
+
+AutoWrapPolicy Always() {
+  return [](const WrapQuestion&) { return true; };
+}
+
+AutoWrapPolicy AnyOf(std::vector<AutoWrapPolicy> parts) {
+  return [parts = std::move(parts)](const WrapQuestion& q) {
+    return std::ranges::any_of(parts, [&](const AutoWrapPolicy& part) { return part(q); });
   };
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "planner/assumptions.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 namespace {
@@ -21,6 +22,23 @@ void RecordWrap(const std::vector<WrapRequest>& calls, pb::Decisions& out) {
     w.set_reshard_after_forward(call.reshard_after_forward->ranks != 1);
     if (call.reshard_after_forward->ranks > 1) w.set_reshard_to(call.reshard_after_forward->ranks);
   }
+}
+
+void RecordClasses(const std::optional<std::vector<std::string>>& classes,
+                   pb::ClassSet* (pb::Decisions::*field)(), pb::Decisions& out) {
+  if (!classes) return;
+  pb::ClassSet& set = *(out.*field)();
+  for (const std::string& name : *classes) set.add_classes(name);
+}
+
+// Of the libraries, the options of the one that was chosen.
+void RecordStrategy(const PlanRequest& r, const StepDecisions& d, pb::Decisions& out) {
+  const pb::Strategy strategy = ParseStrategy(r.strategy).value();
+  out.set_strategy(strategy);
+  if (IsFsdp1(strategy)) *out.mutable_fsdp1() = d.fsdp1;
+  if (IsReplicated(strategy)) *out.mutable_ddp() = d.ddp;
+  RecordClasses(r.force_leaf_modules, &pb::Decisions::mutable_force_leaf_modules, out);
+  RecordClasses(r.exclude_wrap_modules, &pb::Decisions::mutable_exclude_wrap_modules, out);
 }
 
 void RecordMicroBatches(const MicroBatchRequest& r, pb::MicroBatches& out) {
@@ -141,6 +159,39 @@ Status ReadWrap(const pb::Decisions& d, PlanRequest& r) {
     request.modules.assign(call.modules().begin(), call.modules().end());
     ASSIGN_OR_RETURN(request.reshard_after_forward, ReshardOf(call));
   }
+  return OkStatus();
+}
+
+StatusOr<std::string> BackwardPrefetchName(pb::Fsdp1Options::BackwardPrefetch prefetch) {
+  switch (prefetch) {
+    case pb::Fsdp1Options::BACKWARD_PRE:
+      return std::string("pre");
+    case pb::Fsdp1Options::BACKWARD_POST:
+      return std::string("post");
+    case pb::Fsdp1Options::BACKWARD_NONE:
+      return std::string("none");
+    default:
+      return InvalidArgument(fmt::format("fsdp1.backward_prefetch: {} is none", int{prefetch}));
+  }
+}
+
+Status ReadStrategy(const pb::Decisions& d, PlanRequest& r) {
+  if (!pb::Strategy_IsValid(d.strategy())) {
+    return InvalidArgument(fmt::format("strategy: {} is none", int{d.strategy()}));
+  }
+  r.strategy = StrategyName(d.strategy());
+  r.fsdp1.use_orig_params = d.fsdp1().use_orig_params();
+  ASSIGN_OR_RETURN(r.fsdp1.backward_prefetch, BackwardPrefetchName(d.fsdp1().backward_prefetch()));
+  r.fsdp1.forward_prefetch = d.fsdp1().forward_prefetch();
+  r.fsdp1.limit_all_gathers = !d.fsdp1().no_limit_all_gathers();
+  if (d.ddp().bucket_bytes() != 0) r.ddp.bucket_bytes = d.ddp().bucket_bytes();
+  if (d.ddp().first_bucket_bytes() != 0) r.ddp.first_bucket_bytes = d.ddp().first_bucket_bytes();
+  r.ddp.gradient_as_bucket_view = d.ddp().gradient_as_bucket_view();
+  const auto read = [](const pb::ClassSet& set) {
+    return std::vector<std::string>(set.classes().begin(), set.classes().end());
+  };
+  if (d.has_force_leaf_modules()) r.force_leaf_modules = read(d.force_leaf_modules());
+  if (d.has_exclude_wrap_modules()) r.exclude_wrap_modules = read(d.exclude_wrap_modules());
   return OkStatus();
 }
 
@@ -276,6 +327,7 @@ void RecordDecisions(const PlanRequest& request, const StepDecisions& decisions,
   out.set_attention_reason(decisions.forward.attention.reason);
   out.set_wrap_policy(request.wrap_calls.empty() ? request.wrap : kExplicit);
   out.set_arch(decisions.arch);
+  RecordStrategy(request, decisions, out);
   RecordWrap(calls, out);
   RecordSharding(request, out);
   RecordDTypes(request, decisions, out);
@@ -292,6 +344,7 @@ StatusOr<PlanRequest> RequestOf(const pb::Decisions& decisions) {
   const bool chosen = !decisions.attention().empty() && decisions.attention_reason().empty();
   if (chosen) r.attention = decisions.attention();
   if (!decisions.arch().empty()) r.arch = decisions.arch();
+  RETURN_IF_ERROR(ReadStrategy(decisions, r));
   RETURN_IF_ERROR(ReadWrap(decisions, r));
   ReadSharding(decisions, r);
   RETURN_IF_ERROR(ReadDTypes(decisions, r));

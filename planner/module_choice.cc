@@ -18,15 +18,17 @@ std::string DidYouMean(const std::string& word, const std::vector<std::string>& 
 
 }  // namespace
 
-std::vector<std::string> SplitAtCommas(std::string_view list) {
+std::vector<std::string> SplitAt(char separator, std::string_view list) {
   std::vector<std::string> texts;
   for (;;) {
-    const size_t comma = list.find(',');
-    texts.emplace_back(list.substr(0, comma));
-    if (comma == std::string_view::npos) return texts;
-    list.remove_prefix(comma + 1);
+    const size_t end = list.find(separator);
+    texts.emplace_back(list.substr(0, end));
+    if (end == std::string_view::npos) return texts;
+    list.remove_prefix(end + 1);
   }
 }
+
+std::vector<std::string> SplitAtCommas(std::string_view list) { return SplitAt(',', list); }
 
 bool MatchesPath(std::string_view pattern, std::string_view path) {
   // fits[j]: the pattern so far fits the first j characters of the path.

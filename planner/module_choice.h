@@ -17,6 +17,7 @@ bool MatchesPath(std::string_view pattern, std::string_view path);
 
 // "A,B" as "A" and "B".
 std::vector<std::string> SplitAtCommas(std::string_view list);
+std::vector<std::string> SplitAt(char separator, std::string_view list);
 
 // The module at `path`; of paths that lead nowhere, what was probably meant.
 StatusOr<int> ModuleAt(const ModelGraph& graph, const std::string& path, const char* what);

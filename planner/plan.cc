@@ -17,9 +17,11 @@
 #include "planner/prefetch_ahead.h"
 #include "planner/unit_rules.h"
 #include "planner/validate.h"
+#include "planner/wrap_policy.h"
 #include "proto/base/text.h"
 #include "proto/oplib/workspace.h"
 #include "proto/plan_check.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 namespace {
@@ -158,6 +160,13 @@ Status CheckUnitsRun(const ModelGraph& graph, const std::vector<Unit>& units) {
   return OkStatus();
 }
 
+// The calls that make units: without shards there is one, of the whole model.
+StatusOr<std::vector<WrapRequest>> CallsOf(const ModelGraph& graph, const std::string& block_class,
+                                           const PlanRequest& request, pb::Strategy strategy) {
+  if (!IsReplicated(strategy)) return WrapCalls(graph, block_class, request);
+  return std::vector<WrapRequest>{{{""}, false}};
+}
+
 Status CheckParametersAreUsed(const ModelGraph& graph) {
   if (const int unused = UnusedParameter(graph); unused != kNone) {
     return InvalidInput(
@@ -210,7 +219,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& asked) {
   ASSIGN_OR_RETURN(StepDecisions decisions, Decide(request, graph));
   RETURN_IF_ERROR(CheckModel(model, graph, decisions));
   ASSIGN_OR_RETURN(const std::vector<WrapRequest> calls,
-                   WrapCalls(graph, model.block_class(), request));
+                   CallsOf(graph, model.block_class(), request, decisions.strategy));
   ASSIGN_OR_RETURN(const std::vector<Unit> units,
                    IsFsdp1(decisions.strategy)
                        ? MakeFlatUnits(graph, calls, decisions.fsdp1.use_orig_params())

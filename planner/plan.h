@@ -87,6 +87,7 @@ struct Fsdp1Request {
   std::string backward_prefetch = "pre";  // pre, post, none
   bool forward_prefetch = false;
   bool limit_all_gathers = true;
+  bool operator==(const Fsdp1Request&) const = default;
 };
 
 // DistributedDataParallel's arguments; buckets are filled up to these sizes.
@@ -94,6 +95,7 @@ struct DdpRequest {
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t first_bucket_bytes = int64_t{1} << 20;
   bool gradient_as_bucket_view = false;
+  bool operator==(const DdpRequest&) const = default;
 };
 
 // Everything a user may choose. Defaults are those of `foreshard predict` without flags.
@@ -111,10 +113,13 @@ struct PlanRequest {
   std::string torch = "2.15";
   std::string kernel_profile = "torch-cuda";  // torch-cuda, torch-cpu, foreshard
   std::string attention = "auto";             // auto, flash, efficient, math
-  // "block" (default), "every:K", "whole", "class:NAME", "titan", "size:N"
-  // (size_based_auto_wrap_policy), "pattern:A,B" (paths, bottom-up); ignored when `wrap_calls` is
-  // set.
+  // "block" (default), "every:K", "whole", "titan", or policies of FSDP1, which also say what
+  // fully_shard is called on, bottom-up: "class:A,B", "size:N", "pattern:A,B" (paths), "always",
+  // "A|B" (either). Ignored when `wrap_calls` is set.
   std::string wrap = "block";
+  // Of "size:N", as size_based_auto_wrap_policy's arguments: classes; absent = PyTorch's.
+  std::optional<std::vector<std::string>> force_leaf_modules;
+  std::optional<std::vector<std::string>> exclude_wrap_modules;
   std::vector<WrapRequest> wrap_calls;           // exact calls in order, as golden traces list them
   std::optional<Reshard> reshard_after_forward;  // of every unit but the root; absent = not given
   std::optional<Reshard> root_reshard_after_forward;  // absent = not given

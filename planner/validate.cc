@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include "planner/validate_strategy.h"
+
 namespace foreshard {
 namespace {
 
@@ -113,7 +115,7 @@ Status CheckDTypes(const PlanRequest& r) {
 
 Status CheckRequest(const PlanRequest& request) {
   for (const auto& check : {CheckSizes, CheckRanks, CheckMicroBatches, CheckReductions,
-                            CheckPrefetch, CheckPlacements, CheckDTypes}) {
+                            CheckPrefetch, CheckPlacements, CheckDTypes, CheckStrategy}) {
     RETURN_IF_ERROR(check(request));
   }
   return OkStatus();

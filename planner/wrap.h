@@ -1,4 +1,4 @@
-// Wrap policies: which calls of fully_shard a choice stands for, and the units those calls make.
+// The units that calls of fully_shard make.
 #pragma once
 
 #include <string>
@@ -17,12 +17,6 @@ struct Unit {
   std::optional<Reshard> reshard_after_forward;
   bool is_root = false;
 };
-
-// The calls that the request's policy makes on this model, in order; the model itself comes last.
-// kInvalidArgument when the policy is unknown or matches nothing.
-StatusOr<std::vector<WrapRequest>> WrapCalls(const ModelGraph& graph,
-                                             const std::string& block_class,
-                                             const PlanRequest& request);
 
 // The units of the calls, in named_modules order, as PyTorch assigns parameters: a call manages
 // what lies below its modules and in no unit made before it, children before parents. A root

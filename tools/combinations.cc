@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "proto/base/units_text.h"
+#include "tools/own_options.h"
 
 namespace foreshard {
 namespace {
@@ -33,15 +34,15 @@ std::vector<Combination> Times(const std::vector<Combination>& so_far, const std
 }
 
 struct Lists {
-  std::vector<std::string> wraps, clusters, reshards, acs;
+  std::vector<std::string> strategies, wraps, clusters, reshards, acs;
   std::vector<int64_t> worlds, seqs, micro_batch_sizes, replicates, micro_batches;
 
   // Stops multiplying once it is too many, so that nothing overflows.
   size_t Count() const {
     size_t count = 1;
-    for (const size_t n :
-         {wraps.size(), worlds.size(), clusters.size(), seqs.size(), micro_batch_sizes.size(),
-          reshards.size(), replicates.size(), micro_batches.size(), acs.size()}) {
+    for (const size_t n : {strategies.size(), wraps.size(), worlds.size(), clusters.size(),
+                           seqs.size(), micro_batch_sizes.size(), reshards.size(),
+                           replicates.size(), micro_batches.size(), acs.size()}) {
       if (count <= kMaxCombinations) count *= n;
     }
     return count;
@@ -55,6 +56,7 @@ struct FlagOf {
 
 const std::vector<FlagOf>& Flags() {
   static const auto& flags = *new std::vector<FlagOf>{
+      {"--strategy", [](const Combination& c) { return c.choice.strategy; }},
       {"--wrap", [](const Combination& c) { return c.choice.wrap; }},
       {"--world", [](const Combination& c) { return std::to_string(c.choice.world); }},
       {"--cluster", [](const Combination& c) { return c.cluster; }},
@@ -74,7 +76,8 @@ const std::vector<FlagOf>& Flags() {
 
 StatusOr<std::vector<Combination>> Combinations(const PlanFlags& flags,
                                                 const std::vector<std::string>& clusters) {
-  const Lists lists = {.wraps = Unique(flags.wraps),
+  const Lists lists = {.strategies = Unique(flags.strategies),
+                       .wraps = Unique(flags.wraps),
                        .clusters = Unique(clusters),
                        .reshards = Unique(flags.reshards_after_forward),
                        .acs = Unique(flags.acs),
@@ -85,12 +88,14 @@ StatusOr<std::vector<Combination>> Combinations(const PlanFlags& flags,
                        .micro_batches = Unique(flags.micro_batches)};
   if (lists.Count() > kMaxCombinations) {
     return InvalidArgument(fmt::format(
-        "--wrap, --world, --cluster, --seq, --micro-batch, --reshard-after-forward, --replicate, "
+        "--strategy, --wrap, --world, --cluster, --seq, --micro-batch, --reshard-after-forward, "
+        "--replicate, "
         "--micro-batches, --ac: more than {} combinations; ask for fewer values at a time",
         FormatCount(kMaxCombinations)));
   }
   using Text = std::string;
   std::vector<Combination> all(1);
+  all = Times<Text>(all, lists.strategies, [](auto& c, const auto& v) { c.choice.strategy = v; });
   all = Times<Text>(all, lists.wraps, [](auto& c, const auto& v) { c.choice.wrap = v; });
   all = Times<int64_t>(all, lists.worlds, [](auto& c, const auto& v) { c.choice.world = v; });
   all = Times<Text>(all, lists.clusters, [](auto& c, const auto& v) { c.cluster = v; });
@@ -104,7 +109,9 @@ StatusOr<std::vector<Combination>> Combinations(const PlanFlags& flags,
   all = Times<int64_t>(all, lists.micro_batches,
                        [](auto& c, const auto& v) { c.choice.micro_batches = v; });
   all = Times<Text>(all, lists.acs, [](auto& c, const auto& v) { c.choice.ac = v; });
-  return all;
+  if (lists.strategies.size() == 1) return all;
+  for (Combination& one : all) KeepOwnChoices(one.choice);
+  return Unique(all);
 }
 
 std::string NameOf(const Combination& combination, const std::vector<Combination>& all) {

@@ -13,9 +13,11 @@ namespace foreshard {
 struct Combination {
   PlanChoice choice;
   std::string cluster;  // as typed
+  bool operator==(const Combination&) const = default;
 };
 
-// Values given twice count once; the first flag of the list in `foreshard predict --help` varies
+// Values given twice count once, as do rows of several strategies that differ only in what theirs
+// does not have; the first flag of the list in `foreshard predict --help` varies
 // slowest. Errors: kInvalidArgument for too many.
 StatusOr<std::vector<Combination>> Combinations(const PlanFlags& flags,
                                                 const std::vector<std::string>& clusters);

@@ -12,7 +12,9 @@
 #include "proto/model.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/plan_check.h"
+#include "proto/strategy.h"
 #include "tools/choices.h"
+#include "tools/own_options.h"
 
 namespace foreshard {
 namespace {
@@ -44,6 +46,21 @@ void AddModelFlags(CLI::App& app, PlanFlags* flags, Repeat repeat) {
   add("--micro-batches", &flags->micro_batches, kMaxTokens, "Micro-batches in a step (1)");
 }
 
+void AddStrategyFlag(CLI::App& app, PlanFlags* flags, Repeat repeat) {
+  const auto check = [](std::string& text) {
+    const std::optional<pb::Strategy> strategy = ParseStrategy(text);
+    if (!strategy) return ChoiceError(text, StrategyNames());
+    text = StrategyName(*strategy);
+    return std::string();
+  };
+  AddTexts(app, "--strategy", &flags->strategies, repeat,
+           ChoiceHelp("Who owns what (fsdp2)", StrategyNames()) +
+               "; zero3 is full_shard, zero2 is shard_grad_op")
+      ->type_name("NAME")
+      ->transform(CLI::Validator(check, ""))
+      ->group(kPlanGroup);
+}
+
 void AddPolicyFlags(CLI::App& app, PlanFlags* flags, Repeat repeat) {
   AddTexts(app, "--wrap", &flags->wraps, repeat,
            fmt::format("What is gathered at once (block): {}", fmt::join(WrapPolicies(), ", ")))
@@ -66,6 +83,7 @@ void AddPolicyFlags(CLI::App& app, PlanFlags* flags, Repeat repeat) {
 }
 
 void Apply(const PlanChoice& choice, PlanRequest& r) {
+  if (!choice.strategy.empty()) r.strategy = choice.strategy;
   if (!choice.wrap.empty()) {
     r.wrap = choice.wrap;
     r.wrap_calls.clear();
@@ -108,6 +126,7 @@ StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags, const pb::Decisions& f
   }
   for (const auto& edit : flags.edits) edit(request);
   Apply(choice, request);
+  if (ComparesStrategies(flags)) KeepOwnOptions(request);
   if (!arch.empty()) request.arch = arch;
   RETURN_IF_ERROR(CheckSizes(request));
   return request;
@@ -131,9 +150,12 @@ Status CheckCalls(const pb::Decisions& file, const pb::Decisions& made) {
 
 void AddPlanFlags(CLI::App& app, PlanFlags* flags, Repeat repeat) {
   AddModelFlags(app, flags, repeat);
+  AddStrategyFlag(app, flags, repeat);
   AddPolicyFlags(app, flags, repeat);
   AddRequestFlags(app, &flags->edits);
 }
+
+bool ComparesStrategies(const PlanFlags& flags) { return flags.strategies.size() > 1; }
 
 StatusOr<pb::Plan> PlanFor(const pb::Model& model, const PlanFlags& flags, const PlanChoice& choice,
                            const std::string& arch) {
@@ -154,7 +176,8 @@ StatusOr<pb::Plan> PlanFor(const pb::Model& model, const PlanFlags& flags, const
 }
 
 StatusOr<pb::Plan> PlanFromFlags(const PlanFlags& flags, const std::string& arch) {
-  const PlanChoice choice = {.wrap = flags.wraps.front(),
+  const PlanChoice choice = {.strategy = flags.strategies.front(),
+                             .wrap = flags.wraps.front(),
                              .world = flags.worlds.front(),
                              .seq = flags.seqs.front(),
                              .micro_batch = flags.micro_batch_sizes.front(),
@@ -168,7 +191,7 @@ StatusOr<pb::Plan> PlanFromFlags(const PlanFlags& flags, const std::string& arch
 
 const std::vector<std::string>& WrapPolicies() {
   static const auto& names = *new std::vector<std::string>{
-      "block", "every:K", "whole", "class:A,B", "titan", "size:N", "pattern:A,B"};
+      "block", "every:K", "whole", "class:A,B", "titan", "size:N", "pattern:A,B", "always", "A|B"};
   return names;
 }
 

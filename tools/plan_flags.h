@@ -22,6 +22,7 @@ namespace foreshard {
 // What tables vary: one value each. Absent ("", 0) = not given: what the decisions file says, or
 // the default.
 struct PlanChoice {
+  std::string strategy;
   std::string wrap;
   int64_t world = 0;
   int64_t seq = 0;
@@ -30,12 +31,14 @@ struct PlanChoice {
   int64_t replicate = 0;
   int64_t micro_batches = 0;
   std::string ac;
+  bool operator==(const PlanChoice&) const = default;
 };
 
 // As typed. What may repeat is a list of at least one value.
 struct PlanFlags {
   std::string model;
   std::string decisions;  // file, "" = none
+  std::vector<std::string> strategies = {""};
   std::vector<std::string> wraps = {""};
   std::vector<int64_t> worlds = {0};
   std::vector<int64_t> seqs = {0};
@@ -48,6 +51,10 @@ struct PlanFlags {
 };
 
 void AddPlanFlags(CLI::App& app, PlanFlags* flags, Repeat repeat);
+
+// Whether rows of several strategies are asked for. Each then takes of the options what its library
+// has; a plan of one strategy refuses the others.
+bool ComparesStrategies(const PlanFlags& flags);
 
 // Lowers the model for GPUs of `arch` ("" = what the decisions say); the plan has passed CheckPlan.
 StatusOr<pb::Plan> PlanFor(const pb::Model& model, const PlanFlags& flags, const PlanChoice& choice,

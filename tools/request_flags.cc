@@ -193,6 +193,62 @@ void AddCommunicationFlags(Group group) {
              [](PlanRequest& r) { r.separate_reduce_group = true; });
 }
 
+// FullyShardedDataParallel's arguments.
+void AddFsdp1Flags(Group group) {
+  group.Flag("--use-orig-params", "Train the parameters, not the flat ones",
+             [](PlanRequest& r) { r.fsdp1.use_orig_params = true; });
+  group.Choice("--fsdp1-backward-prefetch", {"pre", "post", "none"},
+               "Gather the next unit of backward before (pre) or after the gradients of this one",
+               [](PlanRequest& r, const std::string& text) { r.fsdp1.backward_prefetch = text; });
+  group.Flag("--fsdp1-forward-prefetch", "Gather the next unit of forward before this one runs",
+             [](PlanRequest& r) { r.fsdp1.forward_prefetch = true; });
+  group.Flag("--no-limit-all-gathers", "Let the host gather ahead without waiting for frees",
+             [](PlanRequest& r) { r.fsdp1.limit_all_gathers = false; });
+}
+
+std::string SetMib(int64_t& bytes, const std::string& text) {
+  constexpr double kMib = 1 << 20;
+  constexpr double kMost = 1 << 20;  // 1 TiB
+  const std::optional<double> mib = ParseNumber(text);
+  if (!mib || *mib < 0 || *mib > kMost) {
+    return fmt::format("found \"{}\", expected a number of MiB, 0 to {}", text, kMost);
+  }
+  bytes = static_cast<int64_t>(*mib * kMib);
+  return "";
+}
+
+// DistributedDataParallel's arguments.
+void AddDdpFlags(Group group) {
+  group.Value(
+      "--bucket-cap-mb,--bucket-mb", "MIB", "Gradients that are reduced at once (25)",
+      [](PlanRequest& r, const std::string& text) { return SetMib(r.ddp.bucket_bytes, text); });
+  group.Value("--first-bucket-mb", "MIB", "The same of the first ones (1)",
+              [](PlanRequest& r, const std::string& text) {
+                return SetMib(r.ddp.first_bucket_bytes, text);
+              });
+  group.Flag("--gradient-as-bucket-view", "Gradients live in the buckets",
+             [](PlanRequest& r) { r.ddp.gradient_as_bucket_view = true; });
+}
+
+// "none" is no class at all.
+void AddClassSet(Group& group, const char* flag, const std::string& help,
+                 std::optional<Names> PlanRequest::*field) {
+  group.Value(flag, "A,B", help, [field](PlanRequest& r, const std::string& text) {
+    r.*field = text == "none" ? Names() : CLI::detail::split(text, ',');
+    return std::string();
+  });
+}
+
+// size_based_auto_wrap_policy's arguments.
+void AddWrapFlags(Group group) {
+  AddClassSet(group, "--force-leaf-modules,--force-leaf",
+              "With --wrap size:N, classes that are not taken apart (MultiheadAttention)",
+              &PlanRequest::force_leaf_modules);
+  AddClassSet(group, "--exclude-wrap-modules,--exclude-wrap",
+              "With --wrap size:N, classes that are not wrapped (ModuleList,ModuleDict)",
+              &PlanRequest::exclude_wrap_modules);
+}
+
 void AddAccumulationFlags(Group group) {
   group.Flag("--no-sync", "Reduce gradients in the last micro-batch only",
              [](PlanRequest& r) { r.micro_batches.reduce = false; });
@@ -265,7 +321,10 @@ void AddSoftwareFlags(Group group) {
 
 void AddRequestFlags(CLI::App& app, RequestEdits* edits) {
   AddShardingFlags({app, "Sharding", edits});
-  AddCommunicationFlags({app, "Communication", edits});
+  AddWrapFlags({app, "Sharding", edits});
+  AddCommunicationFlags({app, "Communication of fsdp2", edits});
+  AddFsdp1Flags({app, "FSDP1: full_shard, shard_grad_op, no_shard, hybrid_*", edits});
+  AddDdpFlags({app, "DDP: ddp, zero1", edits});
   AddAccumulationFlags({app, "Gradient accumulation", edits});
   AddCheckpointFlags({app, "Activation checkpointing", edits});
   AddTrainingFlags({app, "Training", edits});

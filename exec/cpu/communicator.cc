@@ -23,6 +23,9 @@ std::string Describe(const Launch& launch) {
     return fmt::format("a {} of {} {} for all at {}", r->average ? "mean" : "sum", r->numel,
                        Name(r->dtype), op.place);
   }
+  if (const auto* s = std::get_if<SendToAll>(&op.work)) {
+    return fmt::format("{} {} from member {} at {}", s->numel, Name(s->dtype), s->root, op.place);
+  }
   const auto& r = std::get<ReduceSlices>(op.work);
   const std::string times = r.factor == 1 ? "" : fmt::format(" times {}", r.factor);
   return fmt::format("a {} of {} {}{} a rank at {}", r.average ? "mean" : "sum", r.slice,
@@ -40,6 +43,10 @@ bool Agree(const PreparedOp& a, const PreparedOp& b) {
   if (const auto* r = std::get_if<ReduceInPlace>(&a.work)) {
     const auto& other = std::get<ReduceInPlace>(b.work);
     return r->numel == other.numel && r->dtype == other.dtype && r->average == other.average;
+  }
+  if (const auto* s = std::get_if<SendToAll>(&a.work)) {
+    const auto& other = std::get<SendToAll>(b.work);
+    return s->numel == other.numel && s->dtype == other.dtype && s->root == other.root;
   }
   const auto& r = std::get<ReduceSlices>(a.work);
   const auto& other = std::get<ReduceSlices>(b.work);
@@ -59,6 +66,16 @@ void Gather(const GatherSlices& gather, int member, std::span<const Launch* cons
     sanitizers::AnnounceWrite(out + peer * bytes, bytes);
     std::memcpy(out + peer * bytes, theirs, bytes);
   }
+}
+
+void Send(const SendToAll& send, int member, std::span<const Launch* const> all) {
+  if (member == send.root) return;
+  const int64_t bytes = send.numel * SizeOf(send.dtype);
+  const std::byte* theirs = all[send.root]->out[0].data;
+  std::byte* out = all[member]->out[0].data;
+  sanitizers::AnnounceRead(theirs, bytes);
+  sanitizers::AnnounceWrite(out, bytes);
+  std::memcpy(out, theirs, bytes);
 }
 
 // What becomes of the ranks' parts of a sum.
@@ -233,6 +250,8 @@ void CpuCommunicator::Run(Device& device, int stream, const Launch& launch) {
       Gather(*gather, seat.member, all);
     } else if (const auto* reduce = std::get_if<ReduceInPlace>(&work)) {
       Reduce(*reduce, seat.member, all);
+    } else if (const auto* send = std::get_if<SendToAll>(&work)) {
+      Send(*send, seat.member, all);
     } else {
       Reduce(std::get<ReduceSlices>(work), seat.member, all);
     }

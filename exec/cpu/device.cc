@@ -141,6 +141,8 @@ void CpuDevice::Execute(const Launch& launch) const {
     ExecuteKernel(*run, launch);
   } else if (const auto* copy = std::get_if<CopyElements>(&work)) {
     Copy(*copy, launch);
+  } else if (const auto* scale_into = std::get_if<ScaleInto>(&work)) {
+    Scale(*scale_into, launch);
   } else if (const auto* divide = std::get_if<DivideElements>(&work)) {
     Divide(*divide, launch);
   } else if (const auto* add = std::get_if<AddElements>(&work)) {

@@ -6,6 +6,20 @@
 
 namespace foreshard::exec {
 
+void Scale(const ScaleInto& scale, const Launch& launch) {
+  const auto factor = static_cast<float>(scale.factor);
+  for (int64_t begin = 0; begin < scale.numel; begin += kChunk) {
+    const int64_t n = std::min(kChunk, scale.numel - begin);
+    Chunk from(launch.in[0].data, scale.dtype, scale.from + begin, n);
+    Chunk to(launch.out[0].data, scale.dtype, scale.to + begin, n);
+    for (int64_t i = 0; i < n; ++i) {
+      const float sum = scale.accumulates ? to.data()[i] + from.data()[i] : from.data()[i];
+      to.data()[i] = sum * factor;
+    }
+    to.Store();
+  }
+}
+
 void Divide(const DivideElements& divide, const Launch& launch) {
   const auto divisor = static_cast<float>(divide.divisor);
   for (int64_t begin = 0; begin < divide.numel; begin += kChunk) {

@@ -5,7 +5,8 @@
 
 namespace foreshard::exec {
 
-// Both compute in fp32 and round once to the dtype that the elements have in memory.
+// All compute in fp32 and round once to the dtype that the elements have in memory.
+void Scale(const ScaleInto& scale, const Launch& launch);
 void Divide(const DivideElements& divide, const Launch& launch);
 void Add(const AddElements& add, const Launch& launch);
 

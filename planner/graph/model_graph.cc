@@ -357,6 +357,11 @@ int ModelGraph::FindModule(const std::string& path) const {
   return kNone;
 }
 
+std::string ModuleOfParameter(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
 StatusOr<ModelGraph> BuildModuleTree(const pb::Model& model) {
   ModelGraph graph;
   RETURN_IF_ERROR(

@@ -116,6 +116,9 @@ struct ModelGraph {
   int FindModule(const std::string& path) const;  // kNone when there is none
 };
 
+// "layers.0.w1.weight" is of "layers.0.w1".
+std::string ModuleOfParameter(const std::string& path);
+
 // Only modules and parameters, for models whose forward is not known. REQUIRES: as below.
 StatusOr<ModelGraph> BuildModuleTree(const pb::Model& model);
 

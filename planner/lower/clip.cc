@@ -14,6 +14,7 @@ class ClipLowering {
                PlanBuilder& builder)
       : choice_(choice),
         place_(place),
+        rules_(rules),
         builder_(builder),
         tensors_(static_cast<int64_t>(OptimizerTensors(builder.plan(), rules.layouts()).size())),
         flat_(builder.plan().units(0).has_flat()),
@@ -45,7 +46,9 @@ class ClipLowering {
     for (int64_t i = 0; i < tensors_; ++i) norms_.push_back(Allocate(1));
     norms_.push_back(Allocate(tensors_));
     if (place_.ranks > 1) norms_.push_back(Allocate(sums_));
-    builder_.Issue(place_.stream, gradients_, norms_).mutable_clip_norms()->set_loop(choice_.loop);
+    pb::Op& op = builder_.Issue(place_.stream, gradients_, norms_);
+    AddOffsets(rules_, op);
+    op.mutable_clip_norms()->set_loop(choice_.loop);
     if (!flat_ || place_.ranks == 1) return;
     for (size_t i = 0; i + 1 < norms_.size(); ++i) builder_.Free(norms_[i]);
     norms_ = {norms_.back()};
@@ -70,7 +73,9 @@ class ClipLowering {
     }
     std::vector<BufferId> in = gradients_;
     in.push_back(norms_.back());
-    pb::ClipScale& scale = *builder_.Issue(place_.stream, in, gradients_).mutable_clip_scale();
+    pb::Op& op = builder_.Issue(place_.stream, in, gradients_);
+    AddOffsets(rules_, op);
+    pb::ClipScale& scale = *op.mutable_clip_scale();
     scale.set_max_norm(choice_.max_norm);
     scale.set_loop(choice_.loop);
     for (BufferId b : temporaries) builder_.Free(b);
@@ -79,6 +84,7 @@ class ClipLowering {
 
   const ClipChoice choice_;
   const UpdatePlace place_;
+  const ShardingRules& rules_;
   PlanBuilder& builder_;
   const int64_t tensors_;
   const bool flat_;

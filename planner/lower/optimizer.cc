@@ -18,12 +18,16 @@ bool IsAdam(const OptimizerChoice& choice) { return choice.kind != pb::SGD; }
 class OptimizerLowering {
  public:
   OptimizerLowering(const OptimizerChoice& choice, const UpdatePlace& place,
-                    const ShardingRules& rules, PlanBuilder& builder)
+                    const ShardingRules& rules, PlanBuilder& builder,
+                    std::vector<BufferId>& state)
       : choice_(choice),
         place_(place),
         rules_(rules),
         builder_(builder),
-        tensors_(OptimizerTensors(builder.plan(), rules.layouts())) {}
+        tensors_(OptimizerTensors(builder.plan(), rules.layouts())),
+        state_(state) {
+    if (place.partitioned) Divide();
+  }
 
   // What the first step() creates: AdamW per parameter a step count and two moments, SGD a momentum
   // buffer, if it has momentum.
@@ -31,12 +35,16 @@ class OptimizerLowering {
     const int moments = oplib::MomentCount(choice_.kind, choice_.momentum);
     if (moments == 0) return;
     builder_.BeginSegment("optimizer_init");
-    for (const OptimizerTensor& t : tensors_) {
-      builder_.SetUnit(t.unit);
-      if (IsAdam(choice_)) state_.push_back(StepCount(t));
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      builder_.SetUnit(tensors_[i].unit);
+      if (IsAdam(choice_)) {
+        state_.push_back(PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
+          return HasState(rank, i) ? SizeOf(DType::kFp32) : 0;
+        }));
+      }
       for (int moment = 0; moment < moments; ++moment) {
         state_.push_back(PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
-          return oplib::MomentBytes(choice_.kind, t.NumelOn(rank), SizeOf(choice_.state));
+          return oplib::MomentBytes(choice_.kind, LocalNumelOf(i, rank), SizeOf(choice_.state));
         }));
       }
     }
@@ -50,15 +58,16 @@ class OptimizerLowering {
     std::vector<BufferId> in;
     std::vector<BufferId> out;
     for (const ShardingRules::Gradient& g : rules_.gradients()) in.push_back(g.buffer);
-    int64_t elems = 0;
     for (const OptimizerTensor& t : tensors_) {
       if (std::find(out.begin(), out.end(), t.shard) == out.end()) out.push_back(t.shard);
-      elems += t.NumelOn(0);
     }
     out.insert(out.end(), state_.begin(), state_.end());
     const std::vector<BufferId> temporaries = Temporaries();
-    FillStep(elems, *builder_.Issue(place_.stream, in, out).mutable_optimizer_step());
+    pb::Op& op = builder_.Issue(place_.stream, in, out);
+    AddOffsets(rules_, op);
+    FillStep(*op.mutable_optimizer_step());
     for (BufferId b : temporaries) builder_.Free(b);
+    if (place_.partitioned) Broadcast();
   }
 
   void ZeroGrad() {
@@ -83,8 +92,9 @@ class OptimizerLowering {
     // Square roots of all second moments at once, or all decayed gradients.
     const DType dtype = choice_.kind == pb::ADAMW ? choice_.state : place_.original;
     std::vector<BufferId> list;
-    for (const OptimizerTensor& t : tensors_) {
-      list.push_back(PerRank(pb::TEMP, [&](int rank) { return t.NumelOn(rank) * SizeOf(dtype); }));
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      list.push_back(
+          PerRank(pb::TEMP, [&](int rank) { return LocalNumelOf(i, rank) * SizeOf(dtype); }));
     }
     return list;
   }
@@ -92,8 +102,9 @@ class OptimizerLowering {
   int64_t LoopBytes(int rank) const {
     int64_t most = 0;
     int64_t before = 0;
-    for (const OptimizerTensor& t : tensors_) {
-      const int64_t numel = t.NumelOn(rank);
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (!Updates(rank, i)) continue;
+      const int64_t numel = LocalNumelOf(i, rank);
       most =
           std::max(most, oplib::LoopTemporaryBytes(choice_.kind, numel, before,
                                                    SizeOf(place_.original), SizeOf(choice_.state)));
@@ -102,26 +113,68 @@ class OptimizerLowering {
     return most;
   }
 
-  void FillStep(int64_t elems, pb::OptimizerStep& step) const {
+  // Elements that a rank updates; where ranks differ by design, the one with most.
+  int64_t UpdatedElems() const {
+    std::vector<int64_t> elems(place_.partitioned ? ranks() : 1, 0);
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      elems[place_.partitioned ? partition_.owners[i] : 0] += tensors_[i].NumelOn(0);
+    }
+    return std::ranges::max(elems);
+  }
+
+  void FillStep(pb::OptimizerStep& step) const {
     step.set_kind(choice_.kind);
     step.set_impl(choice_.impl);
     if (choice_.state != place_.original) step.set_dtype(ToProto(choice_.state));
     step.set_learning_rate(choice_.learning_rate);
     step.set_weight_decay(choice_.weight_decay);
     step.set_momentum(choice_.momentum);
-    step.set_elems(elems);
+    step.set_elems(UpdatedElems());
+    for (const int owner : partition_.owners) step.add_owners(owner);
     if (!IsAdam(choice_)) return;
     step.set_beta1(kBeta1);
     step.set_beta2(kBeta2);
     step.set_eps(kEps);
   }
 
-  // A rank without any part of a flat parameter's tensor does not update it.
-  BufferId StepCount(const OptimizerTensor& t) {
-    const bool everywhere = !rules_.layouts()[t.unit].flat;
-    return PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
-      return everywhere || t.NumelOn(rank) > 0 ? SizeOf(DType::kFp32) : 0;
-    });
+  int ranks() const { return builder_.plan().mesh().world_size(); }
+
+  bool Updates(int rank, size_t i) const {
+    return !place_.partitioned || partition_.owners[i] == rank;
+  }
+
+  int64_t LocalNumelOf(size_t i, int rank) const {
+    return Updates(rank, i) ? tensors_[i].NumelOn(rank % place_.ranks) : 0;
+  }
+
+  // Of a flat parameter's tensors a rank updates those that it has any part of.
+  bool HasState(int rank, size_t i) const {
+    const bool flat = rules_.layouts()[tensors_[i].unit].flat.has_value();
+    return flat ? LocalNumelOf(i, rank) > 0 : Updates(rank, i);
+  }
+
+  void Divide() {
+    std::vector<int64_t> sizes;
+    for (const OptimizerTensor& t : tensors_) sizes.push_back(t.NumelOn(0));
+    partition_ = PartitionBySize(sizes, ranks());
+  }
+
+  // What each rank has updated becomes everybody's.
+  void Broadcast() {
+    builder_.WaitBeforeNext(place_.broadcast, builder_.last_op());
+    for (const int i : partition_.order) {
+      const OptimizerTensor& t = tensors_[i];
+      builder_.SetUnit(t.unit);
+      pb::Broadcast& op =
+          *builder_.Issue(place_.broadcast, {t.shard}, {t.shard}).mutable_broadcast();
+      op.set_group(place_.replicate_group);
+      op.set_root(partition_.owners[i]);
+      op.set_elems(t.NumelOn(0));
+      op.set_dtype(ToProto(place_.original));
+    }
+    builder_.SetUnit(-1);
+    pb::Op& wait = builder_.Issue(place_.stream, {}, {});
+    wait.mutable_stream_wait()->add_on(place_.broadcast);
   }
 
   BufferId Allocate(int64_t bytes, pb::Category category) {
@@ -135,7 +188,7 @@ class OptimizerLowering {
     const int64_t most = bytes_of(0);
     const BufferId id = Allocate(most, category);
     for (int rank = 1; rank < builder_.plan().mesh().world_size(); ++rank) {
-      const int64_t bytes = bytes_of(rank % place_.ranks);
+      const int64_t bytes = bytes_of(rank);
       if (bytes == most) continue;
       pb::RankBytes& other = *builder_.buffer(id).add_others();
       other.set_rank(rank);
@@ -149,17 +202,25 @@ class OptimizerLowering {
   const ShardingRules& rules_;
   PlanBuilder& builder_;
   const std::vector<OptimizerTensor> tensors_;
-  std::vector<BufferId> state_;
+  Partition partition_;
+  std::vector<BufferId>& state_;
 };
 
 }  // namespace
 
+void AddOffsets(const ShardingRules& rules, pb::Op& op) {
+  const std::vector<ShardingRules::Gradient>& gradients = rules.gradients();
+  if (std::ranges::all_of(gradients, [](const auto& g) { return g.offset == 0; })) return;
+  for (const ShardingRules::Gradient& g : gradients) op.add_in_offsets(g.offset);
+  while (op.in_offsets_size() < op.in_size()) op.add_in_offsets(0);
+}
+
 void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place,
-                  const ShardingRules& rules, PlanBuilder& builder) {
-  OptimizerLowering lowering(choice, place, rules, builder);
+                  const ShardingRules& rules, PlanBuilder& builder, std::vector<BufferId>& state) {
+  OptimizerLowering lowering(choice, place, rules, builder, state);
   builder.SetPhase(pb::OPTIMIZER);
   builder.SetUnit(-1);
-  if (choice.kind != pb::OPTIMIZER_NONE) lowering.Init();
+  if (choice.kind != pb::OPTIMIZER_NONE && state.empty()) lowering.Init();
   builder.BeginSegment("optimizer");
   builder.SetUnit(-1);
   if (choice.kind != pb::OPTIMIZER_NONE) lowering.Step();

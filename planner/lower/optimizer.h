@@ -3,6 +3,7 @@
 
 #include "planner/lower/plan_builder.h"
 #include "planner/lower/sharding_rules.h"
+#include "planner/lower/zero1.h"
 
 namespace foreshard {
 
@@ -22,12 +23,18 @@ struct UpdatePlace {
   bool on_host = false;  // shards, gradients, state and whatever the update holds
   int ranks = 1;         // in the shard group
   int group = 0;
+  bool partitioned = false;     // over the replicas: each updates some parameters for all
+  StreamId broadcast = kHost;   // then the stream on which it sends them
+  int replicate_group = 0;
 };
 
-// Adds the segments "optimizer_init" (if the optimizer has state) and "optimizer". State follows
-// the unpadded local shapes, so ranks with fewer rows hold less. On the host, whatever is issued
-// after it finds the update done.
+// Adds the segment "optimizer", the first time "optimizer_init" before it (if the optimizer has
+// state, which `state` then names). State follows the unpadded local shapes, so ranks with fewer
+// rows hold less. On the host, whatever is issued after it finds the update done.
 void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place,
-                  const ShardingRules& rules, PlanBuilder& builder);
+                  const ShardingRules& rules, PlanBuilder& builder, std::vector<BufferId>& state);
+
+// Says where the gradients are that the op reads first.
+void AddOffsets(const ShardingRules& rules, pb::Op& op);
 
 }  // namespace foreshard

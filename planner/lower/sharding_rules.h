@@ -68,6 +68,8 @@ class ShardingRules : public GradientHooks {
     int unit;
     BufferId buffer;
     int parameter = kNone;
+    int64_t offset = 0;  // elements, where it is a part of the buffer
+    bool operator==(const Gradient&) const = default;
   };
   virtual const std::vector<Gradient>& gradients() const = 0;
   virtual const std::vector<UnitLayout>& layouts() const = 0;

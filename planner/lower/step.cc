@@ -6,11 +6,13 @@
 #include <string>
 
 #include "planner/eager/ops.h"
+#include "planner/lower/ddp.h"
 #include "planner/lower/facts.h"
 #include "planner/lower/forward.h"
 #include "planner/lower/fsdp1.h"
 #include "planner/lower/fsdp2.h"
 #include "proto/oplib/workspace.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 namespace {
@@ -74,6 +76,9 @@ class StepLowering {
       return std::make_unique<Fsdp1>(eager, graph_, units_, std::move(layouts), ShardingOf(),
                                      d_.strategy, d_.fsdp1);
     }
+    if (IsReplicated(d_.strategy)) {
+      return std::make_unique<Ddp>(eager, graph_, std::move(layouts), ShardingOf(), d_.ddp);
+    }
     return std::make_unique<Fsdp2>(eager, graph_, units_, rules_, std::move(layouts), ShardingOf());
   }
 
@@ -82,22 +87,29 @@ class StepLowering {
   void LowerSteps(const Actors& actors) {
     constexpr size_t kMostSteps = 16;
     std::vector<Uses> steps;
-    Uses update;
+    std::vector<Uses> updates;
+    std::vector<ShardingRules::Gradient> updated;
     std::string found;
     do {
       CHECK(steps.size() < kMostSteps) << "no step leaves what it found";
       found = actors.rules.State();
       steps.push_back(LowerMicroBatches(actors));
-      if (steps.size() == 1) {
-        update = LowerUpdate(actors.rules);
+      if (updates.empty() || actors.rules.gradients() != updated) {
+        updates.push_back(LowerUpdate(actors.rules));
+        updated = actors.rules.gradients();
       } else {
-        for (const Use& use : update) {
-          if (!IsInit(use)) builder_.Replay(use.segment);
-        }
+        updates.push_back(Replay(updates.back()));
       }
       actors.rules.EndStep();
     } while (actors.rules.State() != found);
-    AddPrograms(steps, update);
+    AddPrograms(steps, updates);
+  }
+
+  // An update of the same gradients; state is there.
+  Uses Replay(Uses update) {
+    std::erase_if(update, [this](const Use& use) { return IsInit(use); });
+    for (const Use& use : update) builder_.Replay(use.segment);
+    return update;
   }
 
   // One segment for each kind of micro-batch: they differ by what they are told and what they find.
@@ -149,12 +161,12 @@ class StepLowering {
     loss.reset();
   }
 
-  // Clipping and the optimizer, which are the same in all steps but for what the first creates.
+  // Clipping and the optimizer.
   Uses LowerUpdate(const ShardingRules& rules) {
     const int first = builder_.plan().segments_size();
     const UpdatePlace update = PlaceOfUpdate();
     if (d_.clip) AddClip(*d_.clip, update, rules, builder_);
-    AddOptimizer(d_.optimizer, update, rules, builder_);
+    AddOptimizer(d_.optimizer, update, rules, builder_, optimizer_state_);
     Uses uses;
     for (int s = first; s < builder_.plan().segments_size(); ++s) uses.push_back({s, 1});
     return uses;
@@ -165,24 +177,32 @@ class StepLowering {
   }
 
   // A step that both the first and all others are has segments of its plain name.
-  void AddPrograms(const std::vector<Uses>& steps, const Uses& update) {
+  void AddPrograms(const std::vector<Uses>& steps, std::vector<Uses>& updates) {
+    if (updates.size() == 1) {
+      updates.push_back(updates[0]);
+      std::erase_if(updates[1], [this](const Use& use) { return IsInit(use); });
+    }
     const size_t last = steps.size() - 1;
-    for (size_t i = 0; i < std::max<size_t>(steps.size(), 2); ++i) {
-      const Uses& step = steps[std::min(i, last)];
+    const bool one_update = std::ranges::all_of(
+        updates, [&](const Uses& u) { return u.back().segment == updates[0].back().segment; });
+    for (size_t i = 0; i < updates.size(); ++i) {
       pb::Program& program = *builder_.plan().add_programs();
       program.set_name(i == 0      ? "first"
                        : i >= last ? "steady"
                        : i == 1    ? "warmup"
                                    : "warmup_" + std::to_string(i));
-      for (const Use& use : step) {
-        AddUse(use, program);
-        if (last == 0) continue;
-        pb::Segment& segment = *builder_.plan().mutable_segments(use.segment);
-        segment.set_name(program.name() + "/" + segment.name());
-      }
-      for (const Use& use : update) {
-        if (i == 0 || !IsInit(use)) AddUse(use, program);
-      }
+      AddUses(steps[std::min(i, last)], last > 0, program);
+      AddUses(updates[i], !one_update, program);
+    }
+  }
+
+  // With `named`, segments are called after the program, which alone uses them.
+  void AddUses(const Uses& uses, bool named, pb::Program& program) {
+    for (const Use& use : uses) {
+      AddUse(use, program);
+      if (!named || IsInit(use)) continue;
+      pb::Segment& segment = *builder_.plan().mutable_segments(use.segment);
+      segment.set_name(program.name() + "/" + segment.name());
     }
   }
 
@@ -195,6 +215,20 @@ class StepLowering {
   void AddTables() {
     pb::Plan& plan = builder_.plan();
     streams_.compute = builder_.AddStream("compute", pb::Stream::COMPUTE);
+    if (IsReplicated(d_.strategy)) {
+      streams_.all_reduce = builder_.AddStream("all_reduce", pb::Stream::ALL_REDUCE);
+    } else {
+      AddShardStreams();
+    }
+    for (const GraphModule& m : graph_.modules) {
+      pb::ModuleInfo& info = *plan.add_modules();
+      info.set_path(m.path);
+      info.set_class_(m.class_name);
+    }
+    builder_.SetModuleUnits(UnitOfModules(graph_, units_));
+  }
+
+  void AddShardStreams() {
     const bool flat = IsFsdp1(d_.strategy);
     streams_.copy_in =
         builder_.AddStream(flat ? "pre_unshard" : "gather_copy_in", pb::Stream::GATHER_COPY_IN);
@@ -204,12 +238,6 @@ class StepLowering {
       streams_.all_reduce = builder_.AddStream("all_reduce", pb::Stream::ALL_REDUCE);
     }
     if (d_.offloads) streams_.host = builder_.AddStream("host", pb::Stream::HOST);
-    for (const GraphModule& m : graph_.modules) {
-      pb::ModuleInfo& info = *plan.add_modules();
-      info.set_path(m.path);
-      info.set_class_(m.class_name);
-    }
-    builder_.SetModuleUnits(UnitOfModules(graph_, units_));
   }
 
   int AddGroup(std::string name, int size, int stride) {
@@ -221,12 +249,16 @@ class StepLowering {
   }
 
   void AddGroups() {
+    rules_ = d_.units;
+    if (IsReplicated(d_.strategy)) {
+      replicate_group_ = AddGroup("replicate", d_.replicas, 1);
+      return;
+    }
     gather_group_ = reduce_group_ = AddGroup("shard", d_.shard_ranks, 1);
     if (d_.separate_reduce_group) reduce_group_ = AddGroup("reduce", d_.shard_ranks, 1);
     if (d_.replicas > 1 || d_.strategy == pb::NO_SHARD)
       replicate_group_ = AddGroup("replicate", d_.replicas, d_.shard_ranks);
     std::map<int, int> by_size;  // groups that units are resharded to
-    rules_ = d_.units;
     for (UnitRules& rules : rules_) {
       const int ranks = rules.reshard_to;
       if (ranks <= 1) continue;
@@ -250,8 +282,16 @@ class StepLowering {
   }
 
   UpdatePlace PlaceOfUpdate() const {
-    return {d_.original, d_.offloads ? streams_.host : streams_.compute, d_.offloads,
-            d_.shard_ranks, gather_group_};
+    UpdatePlace place;
+    place.original = d_.original;
+    place.stream = d_.offloads ? streams_.host : streams_.compute;
+    place.on_host = d_.offloads;
+    place.ranks = d_.shard_ranks;
+    place.group = gather_group_;
+    place.partitioned = d_.strategy == pb::ZERO1;
+    place.broadcast = streams_.all_reduce;
+    place.replicate_group = replicate_group_;
+    return place;
   }
 
   // What was decided for each unit that gathers anything.
@@ -393,13 +433,10 @@ class StepLowering {
   int gather_group_ = 0;
   int reduce_group_ = 0;
   int replicate_group_ = 0;
+  std::vector<BufferId> optimizer_state_;
 };
 
 }  // namespace
-
-bool IsFsdp1(pb::Strategy strategy) {
-  return strategy >= pb::FULL_SHARD && strategy <= pb::HYBRID_SHARD_ZERO2;
-}
 
 void LowerStep(const pb::Model& model, const ModelGraph& graph, const std::vector<Unit>& units,
                const StepDecisions& decisions, pb::Plan& plan) {

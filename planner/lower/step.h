@@ -12,11 +12,9 @@
 #include "planner/lower/sharding_rules.h"
 #include "planner/profiles/profile.h"
 #include "planner/wrap.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
-
-// Whether units have flat parameters.
-bool IsFsdp1(pb::Strategy strategy);
 
 // What has been decided, ready to be lowered.
 struct StepDecisions {

@@ -1,54 +1,14 @@
 #include "proto/run/report_builder.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "proto/base/dtype.h"
 #include "proto/run/program.h"
+#include "proto/strategy.h"
 
 namespace foreshard::run {
-namespace {
-
-// What a collective moves, counted on one rank.
-struct Moved {
-  int64_t count = 0;
-  int64_t input = 0;
-  int64_t output = 0;
-  int64_t wire = 0;
-};
-
-bool IsCollective(const pb::Op& op) {
-  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce();
-}
-
-// A ring passes on every slice of the whole buffer but one: (n-1)/n of it; an all-reduce twice, to
-// reduce and to gather. REQUIRES: the op is a collective.
-Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
-  if (op.has_all_gather()) {
-    const pb::AllGather& gather = op.all_gather();
-    const int64_t size = SizeOf(static_cast<DType>(gather.dtype()));
-    const int64_t others = plan.groups(gather.group()).size() - 1;
-    return {1, gather.elems_in() * size, gather.elems_out() * size,
-            gather.elems_in() * size * others};
-  }
-  if (op.has_reduce_scatter()) {
-    const pb::ReduceScatter& reduce = op.reduce_scatter();
-    const int64_t size = SizeOf(static_cast<DType>(reduce.dtype()));
-    const int64_t others = plan.groups(reduce.group()).size() - 1;
-    return {1, reduce.elems_in() * size, reduce.elems_out() * size,
-            reduce.elems_out() * size * others};
-  }
-  const pb::AllReduce& reduce = op.all_reduce();
-  const int64_t bytes = reduce.elems() * SizeOf(static_cast<DType>(reduce.dtype()));
-  const int64_t ranks = plan.groups(reduce.group()).size();
-  return {1, bytes, bytes, 2 * (bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks)};
-}
-
-}  // namespace
-
 pb::DType ComputeType(const pb::Decisions& decisions) {
   for (pb::DType dtype : {decisions.param_dtype(), decisions.original_dtype()}) {
     if (dtype == pb::FP32 || dtype == pb::BF16 || dtype == pb::FP16) return dtype;
@@ -92,6 +52,8 @@ void ReportBuilder::AddSetup(int rank) {
   setup.set_wrap_policy(plan_.decisions().wrap_policy());
   setup.set_reshard_after_forward(plan_.decisions().reshard_after_forward());
   setup.set_replicate_size(plan_.mesh().replicate_size());
+  setup.set_strategy(StrategyName(plan_.decisions().strategy()));
+  setup.set_recomputed_modules(plan_.decisions().checkpoint().modules_size());
   const int steady = plan_.programs_size() - 1;
   if (steady >= 0)
     setup.set_micro_batches(static_cast<int32_t>(MicroBatches(plan_, ProgramId{steady})));
@@ -141,30 +103,6 @@ void ReportBuilder::AddTiming(const StepTime& step, ProgramId program) {
     time.set_duration_ps(step.phases[phase].count());
   }
   AddCollectives(program);
-}
-
-void ReportBuilder::AddCollectives(ProgramId program) {
-  std::map<std::pair<std::string, int>, Moved> totals;
-  for (const pb::SegmentUse& use : plan_.programs(static_cast<int>(program)).uses()) {
-    for (const pb::Op& op : plan_.segments(use.segment()).ops()) {
-      if (!IsCollective(op)) continue;
-      const Moved moved = Traffic(plan_, op);
-      Moved& total = totals[{KindName(op), op.phase()}];
-      total.count += use.repeat();
-      total.input += use.repeat() * moved.input;
-      total.output += use.repeat() * moved.output;
-      total.wire += use.repeat() * moved.wire;
-    }
-  }
-  for (const auto& [key, total] : totals) {
-    pb::CollectiveTotal& out = *report_.add_collectives();
-    out.set_kind(key.first);
-    out.set_phase(static_cast<pb::Phase>(key.second));
-    out.set_count(total.count);
-    out.set_input_bytes(total.input);
-    out.set_output_bytes(total.output);
-    out.set_wire_bytes(total.wire);
-  }
 }
 
 }  // namespace foreshard::run

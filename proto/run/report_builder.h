@@ -47,6 +47,7 @@ class ReportBuilder {
   pb::OpRef Refer(const OpInstance& op) const;
   void AddPeak(const MemoryRecorder& memory);
   void AddFit(Bytes peak);
+  void AddPersistent(const MemoryRecorder& memory);
   void AddPhase(const PhaseWatermarks& phase, const PhaseId& id, const MemoryRecorder& memory);
   void AddCollectives(ProgramId program);
   void AddUnitTraffic(ProgramId program);

@@ -104,6 +104,7 @@ void ReportBuilder::AddMemory(const MemoryRecorder& memory) {
   for (size_t i = 0; i < memory.phase_ids().size(); ++i) {
     AddPhase(memory.replay().phases()[i], memory.phase_ids()[i], memory);
   }
+  AddPersistent(memory);
   const Watermark& host = memory.host_replay().peak();
   if (host.bytes.count() == 0) return;
   report_.mutable_host()->set_peak_bytes(host.bytes.count());
@@ -117,6 +118,16 @@ void ReportBuilder::AddFit(Bytes peak) {
   fit.set_peak_bytes(peak.count());
   fit.set_headroom_bytes((hardware_.memory - hardware_.reserve - peak).count());
   fit.set_fits(fit.headroom_bytes() >= 0);
+}
+
+// What the first phase of a steady step, which the last program is, finds.
+void ReportBuilder::AddPersistent(const MemoryRecorder& memory) {
+  const ProgramId steady{plan_.programs_size() - 1};
+  for (size_t i = 0; i < memory.phase_ids().size(); ++i) {
+    if (memory.phase_ids()[i].program != steady) continue;
+    report_.mutable_fit()->set_persistent_bytes(memory.replay().phases()[i].start.count());
+    return;
+  }
 }
 
 void ReportBuilder::AddPeak(const MemoryRecorder& memory) {

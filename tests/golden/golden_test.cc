@@ -20,6 +20,7 @@
 #include "sim/simulate.h"
 #include "tests/golden/golden_case.h"
 #include "tests/golden/golden_compare.h"
+#include "tests/golden/wrap_results.h"
 
 namespace foreshard::golden {
 namespace {
@@ -45,6 +46,10 @@ class GoldenTest : public ::testing::Test {
   void Run() {
     const StatusOr<json> document = ReadDocument(path_);
     ASSERT_TRUE(document.ok()) << document.status().message();
+    if (IsWrapPolicy(*document)) {
+      for (const std::string& difference : WrapDifferences(*document)) ADD_FAILURE() << difference;
+      return;
+    }
     if (const std::string reason = WhyNotCompared(*document); !reason.empty()) return Skip(reason);
     const StatusOr<pb::Model> model = ModelOf(*document);
     // Families of models come one by one; the small trees are all of one.

@@ -4,7 +4,8 @@ if(TARGET foreshard_planner AND TARGET foreshard_plan_check)
     golden/golden_test.cc golden/golden_case.cc golden/case_request.cc golden/spec_request.cc
     golden/golden_compare.cc golden/golden_alive.cc golden/golden_memory.cc golden/golden_record.cc
     golden/trace_record.cc golden/whole_record.cc golden/trace_text.cc
-    golden/plan_record.cc golden/plan_events.cc golden/plan_alive.cc golden/plan_recompute.cc)
+    golden/plan_record.cc golden/plan_events.cc golden/plan_alive.cc golden/plan_recompute.cc
+    golden/wrap_results.cc)
   target_link_libraries(golden_test PRIVATE
     foreshard_planner foreshard_model_sources foreshard_plan_check foreshard_sim foreshard_options
     fmt::fmt GTest::gtest)

@@ -3,111 +3,44 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "planner/families/neutral_tree.h"
 #include "planner/wrap.h"
+#include "planner/wrap_policy.h"
 #include "tests/testing/tree_model.h"
 
 namespace foreshard {
 namespace {
 
-using nlohmann::json;
 using testing::HasSubstr;
 
-bool IsOneOf(const json& classes, const std::string& name) {
-  return std::find(classes.begin(), classes.end(), name) != classes.end();
-}
-
-// The policy as PyTorch defines it; sets of classes that a file gives replace the default ones.
-AutoWrapPolicy PolicyOf(const json& policy) {
-  const std::string kind = policy.at("policy");
-  if (kind == "always") return [](const GraphModule&, bool, int64_t) { return true; };
-  if (kind == "or") {
-    std::vector<AutoWrapPolicy> parts;
-    for (const json& part : policy.at("policies")) parts.push_back(PolicyOf(part));
-    return [parts](const GraphModule& m, bool recurse, int64_t numel) {
-      return std::ranges::any_of(parts, [&](const auto& p) { return p(m, recurse, numel); });
-    };
-  }
-  if (kind != "size_based") return OfClasses(policy.at("classes"));
-  const int64_t least = policy.at("min_num_params");
-  if (!policy.contains("force_leaf_modules") && !policy.contains("exclude_wrap_modules")) {
-    return SizeBased(least);
-  }
-  const json leaves = policy.value("force_leaf_modules", json{"MultiheadAttention"});
-  const json excluded = policy.value("exclude_wrap_modules", json{"ModuleList", "ModuleDict"});
-  return [=](const GraphModule& m, bool recurse, int64_t numel) {
-    return numel >= least && !IsOneOf(recurse ? leaves : excluded, m.class_name);
-  };
-}
-
-// Paths of the parameters that each wrapped module holds, relative to it.
-using Held = std::map<std::string, std::set<std::string>>;
-
-Held HeldBy(const ModelGraph& graph, const std::vector<int>& wrapped) {
-  Held held = {{"", {}}};
-  for (const int m : wrapped) held[graph.modules[m].path];
-  for (const GraphParameter& p : graph.parameters) {
-    int m = p.module;
-    while (m != 0 && std::ranges::find(wrapped, m) == wrapped.end()) m = graph.modules[m].parent;
-    const std::string& path = graph.modules[m].path;
-    held[path].insert(path.empty() ? p.path : p.path.substr(path.size() + 1));
-  }
-  return held;
-}
-
-Held Recorded(const json& result) {
-  Held held;
-  for (const json& module : result.at("wrapped")) {
-    held[module.at("module")] = module.at("params").get<std::set<std::string>>();
-  }
-  return held;
-}
-
-class RecordedPolicies : public testing::TestWithParam<const char*> {};
-
-TEST_P(RecordedPolicies, WrapTheSameModules) {
-  const std::string path =
-      std::string(FORESHARD_SOURCE_DIR "/tests/planner/data/wrap_") + GetParam() + ".json";
-  const json document = json::parse(std::ifstream(path));
-  const pb::Model model =
-      ModelFromNeutralTree(document.at("case").at("model").dump(), path).value();
+std::vector<std::string> Calls(const PlanRequest& request, const pb::Model& model) {
   const ModelGraph graph = BuildModuleTree(model).value();
-  for (const json& result : document.at("wrap_results")) {
-    EXPECT_EQ(HeldBy(graph, AutoWrap(graph, PolicyOf(result.at("policy")))), Recorded(result))
-        << result.at("policy").dump();
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Files, RecordedPolicies,
-                         testing::Values("class_policies_gpt", "size_encoder",
-                                         "size_moduledict_ownparams", "size_sequential"));
-
-std::vector<std::string> Calls(const std::string& wrap, const pb::Model& model) {
-  const ModelGraph graph = BuildModuleTree(model).value();
-  PlanRequest request;
-  request.wrap = wrap;
   std::vector<std::string> calls;
   const std::vector<WrapRequest> made = WrapCalls(graph, model.block_class(), request).value();
   for (const WrapRequest& call : made) calls.push_back(call.modules.front());
   return calls;
 }
 
-std::string Refusal(const std::string& wrap) {
-  const pb::Model model = TreeModel({.blocks = 2});
-  const ModelGraph graph = BuildModuleTree(model).value();
+std::vector<std::string> Calls(const std::string& wrap, const pb::Model& model) {
   PlanRequest request;
   request.wrap = wrap;
+  return Calls(request, model);
+}
+
+std::string Refusal(const PlanRequest& request) {
+  const pb::Model model = TreeModel({.blocks = 2});
+  const ModelGraph graph = BuildModuleTree(model).value();
   const auto calls = WrapCalls(graph, model.block_class(), request);
-  EXPECT_FALSE(calls.ok()) << wrap;
+  EXPECT_FALSE(calls.ok()) << request.wrap;
   return calls.ok() ? "" : calls.status().message();
+}
+
+std::string Refusal(const std::string& wrap) {
+  PlanRequest request;
+  request.wrap = wrap;
+  return Refusal(request);
 }
 
 using testing::ElementsAre;
@@ -143,6 +76,56 @@ TEST(WrapClass, TakesSeveralBottomUp) {
   EXPECT_THAT(Calls("class:Block,Linear", TreeModel({.blocks = 1})),
               ElementsAre("layers.0.w1", "layers.0.w2", "layers.0", "head", ""));
   EXPECT_THAT(Refusal("class:Block,Linaer"), HasSubstr("did you mean Linear?"));
+}
+
+TEST(WrapAlways, TakesEveryModuleThatHoldsSomethingOfItsOwn) {
+  // Of a block the linears and the norm hold all; the list of blocks holds nothing.
+  EXPECT_THAT(
+      Calls("always", TreeModel({.blocks = 1})),
+      ElementsAre("emb", "layers.0.norm", "layers.0.w1", "layers.0.w2", "norm", "head", ""));
+}
+
+TEST(WrapOr, TakesWhatEitherTakes) {
+  const pb::Model model = TreeModel({.blocks = 1});
+  EXPECT_THAT(Calls("class:Embedding|block", model), ElementsAre("emb", "layers.0", ""));
+  // The class is looked for inside of what is too small to be walked into by size, so the norm's 16
+  // are gone from the block's 528 when the size decides about it.
+  EXPECT_THAT(Calls("size:513|class:LayerNorm", model), ElementsAre("layers.0.norm", "norm", ""));
+  EXPECT_THAT(Calls("size:512|class:LayerNorm", model),
+              ElementsAre("layers.0.norm", "layers.0", "norm", ""));
+}
+
+TEST(WrapOr, RefusesWhatStandsAlone) {
+  for (const char* alone : {"titan", "whole", "every:2"}) {
+    EXPECT_THAT(Refusal(std::string("size:10|") + alone), HasSubstr("stands alone"));
+  }
+  EXPECT_THAT(Refusal("block|sise:10"), HasSubstr("unknown policy \"sise:10\""));
+  EXPECT_THAT(Refusal("block|"), HasSubstr("unknown policy \"\""));
+}
+
+TEST(WrapSize, HasClassesThatAreNotEntered) {
+  PlanRequest request;
+  request.wrap = "size:80";
+  request.force_leaf_modules = {"Block"};
+  EXPECT_THAT(Calls(request, TreeModel({.blocks = 1})), ElementsAre("emb", "head", ""));
+}
+
+TEST(WrapSize, HasClassesThatAreNotWrapped) {
+  const pb::Model model = TreeModel({.blocks = 1});
+  PlanRequest request;
+  request.wrap = "size:80";
+  request.exclude_wrap_modules = {"Linear", "ModuleList"};
+  EXPECT_THAT(Calls(request, model), ElementsAre("emb", "layers.0", ""));
+  request.exclude_wrap_modules = {"Linear", "Block"};  // and no more the lists
+  EXPECT_THAT(Calls(request, model), ElementsAre("emb", "layers", ""));
+}
+
+TEST(WrapSize, AloneHasSetsOfClasses) {
+  PlanRequest request;
+  request.wrap = "block|always";
+  request.force_leaf_modules.emplace();
+  EXPECT_THAT(Refusal(request),
+              HasSubstr("force-leaf: an argument of --wrap size:N, found --wrap block|always"));
 }
 
 }  // namespace
