@@ -10,7 +10,7 @@
 namespace foreshard::plan_check {
 
 // Records of its event that a wait may look past (rule event).
-inline constexpr int kMostRecordsPast = 63;
+inline constexpr int kMostRecordsPast = 7;
 
 // How often `steady`, and a segment that repeats, is run: how two neighbouring runs of the same ops
 // relate is the same for all neighbours. A wait for a record may find it in the run before, or as
