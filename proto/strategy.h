@@ -20,9 +20,11 @@ const std::vector<std::string>& StrategyNames();
 // "full_shard".
 std::optional<pb::Strategy> ParseStrategy(std::string_view name);
 
-// FSDP1's, which FullyShardedDataParallel knows.
+// Those of FullyShardedDataParallel.
 bool IsFsdp1(pb::Strategy strategy);
-bool IsHybrid(pb::Strategy strategy);      // of FSDP1, with replicas
-bool IsReplicated(pb::Strategy strategy);  // DistributedDataParallel's: replicas alone
+// Of them, those with replicas.
+bool IsHybrid(pb::Strategy strategy);
+// Whether every rank has all parameters: there are no units but the model.
+bool IsReplicated(pb::Strategy strategy);
 
 }  // namespace foreshard

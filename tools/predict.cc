@@ -29,10 +29,18 @@ struct PredictFlags {
   SimulationFlags simulation;
 };
 
+// Where nobody says how many replicas a hybrid has, PyTorch shards within a node.
 StatusOr<pb::Report> PredictOne(const PredictFlags& flags, const pb::Model& model,
-                                const pb::Cluster& cluster, const PlanChoice& choice) {
+                                const pb::Cluster& cluster, PlanChoice choice) {
+  const int64_t nodes = choice.world / cluster.gpus_per_node();
+  const bool per_node = NeedsReplicas(flags.plan, choice) && nodes > 1;
+  if (per_node) choice.replicate = nodes;
   ASSIGN_OR_RETURN(const pb::Plan plan, PlanFor(model, flags.plan, choice, cluster.gpu().arch()));
-  return ReportFor(plan, cluster, flags.simulation);
+  ASSIGN_OR_RETURN(pb::Report report, ReportFor(plan, cluster, flags.simulation));
+  if (per_node) {
+    report.add_assumptions("replicas: one per node, as PyTorch takes them if nothing is said");
+  }
+  return report;
 }
 
 StatusOr<ExitCode> Predict(const PredictFlags& flags) {

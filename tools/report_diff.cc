@@ -141,10 +141,11 @@ void DiffTime(const pb::Report& a, const pb::Report& b, Comparison& c) {
   const pb::PhaseTime no_time;
   c.AddLists("timing", a.timing().phases(), b.timing().phases(), phase, &no_time, {"phase"});
   const auto key = [](const pb::CollectiveTotal& t) {
-    return t.kind() + " " + PhaseName(t.phase());
+    return fmt::format("{} {} {}", t.kind(), PhaseName(t.phase()), t.group());
   };
   const pb::CollectiveTotal none;
-  c.AddLists("collectives", a.collectives(), b.collectives(), key, &none, {"kind", "phase"});
+  c.AddLists("collectives", a.collectives(), b.collectives(), key, &none,
+             {"kind", "phase", "group"});
 }
 
 // ---- units

@@ -12,6 +12,7 @@
 #include "planner/lower/sharding_rules.h"
 #include "planner/profiles/profile.h"
 #include "planner/wrap.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 

@@ -205,6 +205,20 @@ TEST_F(TableTest, OnlyChoicesThatVaryAreColumns) {
                        "\nwrap +GPUs +cluster +seq +micro-batch +reshard +units +peak MiB"));
 }
 
+TEST_F(TableTest, ReplicasMicroBatchesAndRecomputationAreColumns) {
+  const std::string text =
+      RunForeshard(Table({"--world", "4", "--seq", "16", "--cluster", "dgx-h100", "--replicate",
+                          "1", "--replicate", "2", "--micro-batches", "1", "--micro-batches", "2",
+                          "--ac", "none", "--ac", "block"}))
+          .out;
+  EXPECT_THAT(text, testing::ContainsRegex("\nwrap +replicas +micro-batches +recomputed +units"));
+  // The model has two blocks.
+  for (const char* row :
+       {"block +1 +1 +0 ", "block +1 +2 +2 ", "block +2 +1 +2 ", "block +2 +2 +0 "}) {
+    EXPECT_THAT(text, testing::ContainsRegex(std::string("\n") + row));
+  }
+}
+
 TEST_F(TableTest, AssumptionsOfAllRowsStandBelowAndOthersAreAnnounced) {
   const std::string text = RunForeshard(Table({"--world", "4", "--seq", "16", "--cluster",
                                                "dgx-a100-80g", "--cluster", "dgx-h100"}))
@@ -245,21 +259,25 @@ TEST_F(TableTest, CsvHasALineForEachChoiceInTheOrderOfTheTable) {
   EXPECT_THAT(result.err, HasSubstr("4 of 4 choices fit"));
   const Args lines = Lines(result.out);
   EXPECT_EQ(lines[0],
-            "model,wrap,world_size,cluster,seq_tokens,micro_batch_sequences,reshard_after_forward,"
-            "units,fits,peak_bytes,headroom_bytes,capacity_bytes,reserve_bytes,"
-            "gathered_parameters_bytes,step_ps,compute_busy_ps,communication_busy_ps,"
-            "exposed_communication_ps,tokens_per_second_per_gpu,mfu_fraction");
+            "model,strategy,wrap,world_size,cluster,seq_tokens,micro_batch_sequences,"
+            "reshard_after_forward,replicate_size,micro_batches,recomputed_modules,units,fits,"
+            "peak_bytes,persistent_bytes,headroom_bytes,capacity_bytes,reserve_bytes,"
+            "gathered_parameters_bytes,payload_bytes,sent_bytes,step_ps,compute_busy_ps,"
+            "communication_busy_ps,exposed_communication_ps,tokens_per_second_per_gpu,"
+            "mfu_fraction");
   const Json reports = Json::parse(Read("t.json")).at("reports");
   ASSERT_EQ(lines.size(), 5u);
   for (size_t i = 0; i < reports.size(); ++i) {
     const Args cells = Cells(lines[i + 1]);
-    ASSERT_EQ(cells.size(), 20u);
-    EXPECT_EQ(cells[1], reports[i].at("setup").at("wrap_policy"));
-    EXPECT_EQ(cells[2], reports[i].at("setup").at("world_size").dump());
-    EXPECT_EQ(cells[9], reports[i].at("fit").at("peak_bytes").dump());
-    EXPECT_EQ(cells[10], reports[i].at("fit").at("headroom_bytes").dump());
-    EXPECT_EQ(cells[14], reports[i].at("timing").at("step_ps").dump());
-    EXPECT_EQ(std::stod(cells[19]), reports[i].at("timing").at("mfu").get<double>());
+    ASSERT_EQ(cells.size(), 27u);
+    EXPECT_EQ(cells[1], reports[i].at("setup").at("strategy"));
+    EXPECT_EQ(cells[2], reports[i].at("setup").at("wrap_policy"));
+    EXPECT_EQ(cells[3], reports[i].at("setup").at("world_size").dump());
+    EXPECT_EQ(cells[13], reports[i].at("fit").at("peak_bytes").dump());
+    EXPECT_EQ(cells[14], reports[i].at("fit").at("persistent_bytes").dump());
+    EXPECT_EQ(cells[15], reports[i].at("fit").at("headroom_bytes").dump());
+    EXPECT_EQ(cells[21], reports[i].at("timing").at("step_ps").dump());
+    EXPECT_EQ(std::stod(cells[26]), reports[i].at("timing").at("mfu").get<double>());
   }
 }
 
@@ -272,7 +290,8 @@ TEST_F(TableTest, CsvOfOneChoiceIsOneLineAndQuotesWhatNeedsIt) {
   EXPECT_THAT(result.out, HasSubstr("FITS"));
   const Args lines = Lines(Read("one.csv"));
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_THAT(lines[1], testing::StartsWith("\"a, \"\"b\"\"\",block,4,dgx-h100,16,1,,3,true,"));
+  EXPECT_THAT(lines[1],
+              testing::StartsWith("\"a, \"\"b\"\"\",fsdp2,block,4,dgx-h100,16,1,,1,1,0,3,true,"));
 }
 
 TEST_F(TableTest, ARefusedCombinationIsNamed) {

@@ -44,6 +44,12 @@ TEST(HandWorkedStep, LlamaTwoSevenB) {
   }
   EXPECT_TRUE(seen);
 
+  int64_t others = 0;  // inputs, tables, what libraries keep
+  for (const int b : plan->resident()) {
+    if (plan->buffers(b).category() != pb::SHARDED_PARAM) others += plan->buffers(b).bytes();
+  }
+  EXPECT_EQ(report->fit().persistent_bytes(), sharded + adamw + others);
+
   int64_t gathered = 0;
   int64_t reduced = 0;
   int64_t gathers = 0;

@@ -19,8 +19,8 @@ constexpr std::string_view kPlan = R"pb(
   mesh { world_size: 6 shard_size: 2 replicate_size: 3 }
   streams { name: "compute" role: COMPUTE }
   streams { name: "reduce" role: REDUCE }
-  groups { size: 2 stride: 1 }
-  groups { size: 3 stride: 2 }
+  groups { name: "shard" size: 2 stride: 1 }
+  groups { name: "replicate" size: 3 stride: 2 }
   units { name: "<root>" }
   kernels { name: "relu" }
   buffers { bytes: 16 category: SHARDED_PARAM host: true unit: 0 }
@@ -152,11 +152,17 @@ TEST(Report, AnAllReduceSendsTwiceWhatAReduceScatterSends) {
   EXPECT_EQ(gathers.kind(), "all_gather");
   EXPECT_EQ(gathers.count(), 2);
   EXPECT_EQ(gathers.wire_bytes(), 2 * 16);
+  EXPECT_EQ(gathers.payload_bytes(), 2 * 32);
+  EXPECT_EQ(gathers.group(), "shard");
+  EXPECT_EQ(gathers.ranks(), 2);
   const pb::CollectiveTotal& reduces = report.collectives(1);
   EXPECT_EQ(reduces.kind(), "all_reduce");
   EXPECT_EQ(reduces.count(), 1);
   EXPECT_EQ(reduces.input_bytes(), 20);
   EXPECT_EQ(reduces.output_bytes(), 20);
+  EXPECT_EQ(reduces.payload_bytes(), 2 * 20);
+  EXPECT_EQ(reduces.group(), "replicate");
+  EXPECT_EQ(reduces.ranks(), 3);
   // 2 * 2/3 * 20 = 26.7
   EXPECT_EQ(reduces.wire_bytes(), 26);
 }

@@ -7,6 +7,7 @@
 
 #include "proto/report.pb.h"
 #include "tools/render/ledger.h"
+#include "tools/render/wire.h"
 
 namespace foreshard {
 namespace {
@@ -18,6 +19,7 @@ struct Column {
 
 constexpr Column kColumns[] = {
     {"model", [](const pb::Report& r) { return r.setup().model(); }},
+    {"strategy", [](const pb::Report& r) { return r.setup().strategy(); }},
     {"wrap", [](const pb::Report& r) { return r.setup().wrap_policy(); }},
     {"world_size", [](const pb::Report& r) { return fmt::to_string(r.setup().world_size()); }},
     {"cluster", [](const pb::Report& r) { return r.setup().cluster(); }},
@@ -26,9 +28,17 @@ constexpr Column kColumns[] = {
      [](const pb::Report& r) { return fmt::to_string(r.setup().micro_batch()); }},
     {"reshard_after_forward",
      [](const pb::Report& r) { return r.setup().reshard_after_forward(); }},
+    {"replicate_size",
+     [](const pb::Report& r) { return fmt::to_string(r.setup().replicate_size()); }},
+    {"micro_batches",
+     [](const pb::Report& r) { return fmt::to_string(r.setup().micro_batches()); }},
+    {"recomputed_modules",
+     [](const pb::Report& r) { return fmt::to_string(r.setup().recomputed_modules()); }},
     {"units", [](const pb::Report& r) { return fmt::to_string(r.setup().units()); }},
     {"fits", [](const pb::Report& r) { return std::string(r.fit().fits() ? "true" : "false"); }},
     {"peak_bytes", [](const pb::Report& r) { return fmt::to_string(r.fit().peak_bytes()); }},
+    {"persistent_bytes",
+     [](const pb::Report& r) { return fmt::to_string(r.fit().persistent_bytes()); }},
     {"headroom_bytes",
      [](const pb::Report& r) { return fmt::to_string(r.fit().headroom_bytes()); }},
     {"capacity_bytes",
@@ -36,6 +46,8 @@ constexpr Column kColumns[] = {
     {"reserve_bytes", [](const pb::Report& r) { return fmt::to_string(r.fit().reserve_bytes()); }},
     {"gathered_parameters_bytes",
      [](const pb::Report& r) { return fmt::to_string(GatheredAtPeak(r.peak())); }},
+    {"payload_bytes", [](const pb::Report& r) { return fmt::to_string(PayloadBytes(r)); }},
+    {"sent_bytes", [](const pb::Report& r) { return fmt::to_string(SentBytes(r)); }},
     {"step_ps", [](const pb::Report& r) { return fmt::to_string(r.timing().step_ps()); }},
     {"compute_busy_ps",
      [](const pb::Report& r) { return fmt::to_string(r.timing().compute_busy_ps()); }},

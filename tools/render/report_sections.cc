@@ -153,14 +153,14 @@ std::string TimingText(const pb::Report& report, const Style& style) {
 
 std::string CollectivesText(const pb::Report& report, const Style& style) {
   if (report.collectives().empty()) return "";
-  TextTable table(
-      {Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
-  table.AddRow({"collective", "phase", "count", style.unit() + " in", style.unit() + " out",
-                style.unit() + " sent"});
+  TextTable table({Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kRight,
+                   Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"collective", "phase", "group", "ranks", "count", style.unit() + " in",
+                style.unit() + " out", style.unit() + " sent"});
   for (const pb::CollectiveTotal& c : report.collectives()) {
-    table.AddRow({c.kind(), PhaseName(c.phase()), FormatCount(c.count()),
-                  style.Number(c.input_bytes()), style.Number(c.output_bytes()),
-                  style.Number(c.wire_bytes())});
+    table.AddRow({c.kind(), PhaseName(c.phase()), c.group(), fmt::to_string(c.ranks()),
+                  FormatCount(c.count()), style.Number(c.input_bytes()),
+                  style.Number(c.output_bytes()), style.Number(c.wire_bytes())});
   }
   return "\nCollectives of one step, per GPU\n" + table.Render(2, style.width);
 }
