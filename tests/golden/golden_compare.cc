@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/golden/golden_case.h"
+#include "tests/golden/trace_text.h"
 
 namespace foreshard::golden {
 namespace {
@@ -123,6 +124,7 @@ Comparison Compare(const json& document, const pb::Plan& plan, const pb::Report&
   options.rank = RankOf(document);
   options.whole_model = IsEndToEnd(document);
   options.has_recycle = !document.at("torch").get<std::string>().starts_with("2.6");
+  options.whole_gradients = KeepsWholeGradients(document);
   options.has_recompute = !options.whole_model || document.at("spec").value("ac", "none") != "hf";
   const Record recorded = RecordOf(document);
   const Record planned = RecordOf(plan, options);

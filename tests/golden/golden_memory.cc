@@ -10,6 +10,7 @@
 #include "tests/golden/golden_case.h"
 #include "tests/golden/golden_compare.h"
 #include "tests/golden/plan_events.h"
+#include "tests/golden/trace_text.h"
 
 namespace foreshard::golden {
 namespace {
@@ -50,6 +51,12 @@ Bytes WithoutCopiesOfGradients(Bytes bytes) {
   bytes["unsharded_grad"] += output->second;
   bytes.erase(output);
   return bytes;
+}
+
+Bytes WithWholeGradients(const Bytes& bytes) {
+  Bytes whole;
+  for (const auto& [category, count] : bytes) whole[WholeGradientText(category)] += count;
+  return whole;
 }
 
 Lines ManagedLines(const Bytes& bytes) {
@@ -230,6 +237,10 @@ class PhaseComparison {
     if (!whole_ && document_.at("case").value("shard_dim1", false)) {
       recorded = WithoutCopiesOfGradients(std::move(recorded));
       reported = WithoutCopiesOfGradients(std::move(reported));
+    }
+    if (KeepsWholeGradients(document_)) {
+      recorded = WithWholeGradients(recorded);
+      reported = WithWholeGradients(reported);
     }
     std::string text =
         FirstDifference(title_ + ": " + what, ManagedLines(recorded), ManagedLines(reported));

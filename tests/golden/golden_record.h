@@ -55,9 +55,10 @@ Record WholeRecord(const nlohmann::json& document);
 // iterations.
 struct PlanRecordOptions {
   int rank = 0;
-  bool whole_model = false;   // folds layers, and says what is resharded but not what is alive
-  bool has_recycle = true;    // traces of torch 2.6 have no "rs_recycle"
-  bool has_recompute = true;  // those of transformers' own checkpoints have no "recompute"
+  bool whole_model = false;      // folds layers, and says what is resharded but not what is alive
+  bool has_recycle = true;       // traces of torch 2.6 have no "rs_recycle"
+  bool whole_gradients = false;  // KeepsWholeGradients
+  bool has_recompute = true;     // those of transformers' own checkpoints have no "recompute"
 };
 Record RecordOf(const pb::Plan& plan, const PlanRecordOptions& options);
 

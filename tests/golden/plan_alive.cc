@@ -17,7 +17,10 @@ std::string CategoryText(pb::Category category) {
 }
 
 AliveWalk::AliveWalk(const pb::Plan& plan, const PlanRecordOptions& options)
-    : plan_(plan), by_holder_(!options.whole_model), micro_batch_(plan.buffers_size(), 0) {
+    : plan_(plan),
+      by_holder_(!options.whole_model),
+      whole_gradients_(options.whole_gradients),
+      micro_batch_(plan.buffers_size(), 0) {
   for (const pb::Buffer& buffer : plan.buffers()) {
     bytes_.push_back(run::BytesOn(buffer, options.rank).count());
     categories_.push_back(buffer.category());
@@ -57,7 +60,8 @@ bool AliveWalk::FreesLate(const pb::Op& op, int32_t buffer, int micro_batch) con
 }
 
 void AliveWalk::Count(int32_t buffer, int sign) {
-  const std::string category = CategoryText(categories_[buffer]);
+  std::string category = CategoryText(categories_[buffer]);
+  if (whole_gradients_) category = WholeGradientText(category);
   const int64_t bytes = sign * bytes_[buffer];
   if (IsRecorded(category)) now_.total += bytes;
   if (!by_holder_ || !IsManaged(category)) return;

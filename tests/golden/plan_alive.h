@@ -32,6 +32,7 @@ class AliveWalk {
 
   const pb::Plan& plan_;
   bool by_holder_;
+  bool whole_gradients_;
   std::vector<int64_t> bytes_;            // by buffer, on the rank
   std::vector<pb::Category> categories_;  // that each buffer counts as now
   std::vector<int> micro_batch_;          // that has allocated each buffer

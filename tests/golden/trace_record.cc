@@ -111,10 +111,12 @@ Event EventOf(const json& e, bool is_late) {
 }
 
 // Rows are [category, unit, a, f, count, bytes]: alive at event e if a < e <= f.
-Alive AliveAt(const json& buffers, int64_t event) {
+Alive AliveAt(const json& document, int64_t event) {
+  const bool whole_gradients = KeepsWholeGradients(document);
   Alive alive;
-  for (const json& row : buffers) {
-    const std::string category = row.at(0);
+  for (const json& row : document.at("memory").at("buffers")) {
+    std::string category = row.at(0);
+    if (whole_gradients) category = WholeGradientText(category);
     if (!IsManaged(category) || row.at(2) >= event) continue;
     if (!row.at(3).is_null() && row[3] < event) continue;
     alive[HolderText(category, TextOr(row.at(1), ""))] += row.at(5).get<int64_t>();
@@ -162,7 +164,7 @@ Record SmallRecord(const json& document) {
     }
     if (IsLogOnly(e, frees_casts)) continue;
     Event event = EventOf(e, late.contains(unit));
-    event.alive = AliveAt(memory.at("buffers"), event.position);
+    event.alive = AliveAt(document, event.position);
     const size_t iteration = e.at("it");
     record.events[std::min<size_t>(iteration, 2)].push_back(std::move(event));
   }

@@ -36,4 +36,15 @@ std::string HolderText(const std::string& category, const std::string& unit) {
   return stays || unit.empty() ? category : category + " " + unit;
 }
 
+bool KeepsWholeGradients(const json& document) {
+  if (!document.contains("case") || document["case"].at("fsdp") != 1) return false;
+  if (document.at("units").at(0).value("sharding_strategy", "") != "NO_SHARD") return false;
+  return document["case"].at("microbatches").value("n", 1) > 1;
+}
+
+std::string WholeGradientText(const std::string& category) {
+  const bool is_form = category == "rs_input" || category == "sharded_grad";
+  return is_form ? "unsharded_grad" : category;
+}
+
 }  // namespace foreshard::golden

@@ -22,4 +22,9 @@ ParameterLine ParameterOf(const nlohmann::json& row, const std::string& layer = 
 // apart by unit.
 std::string HolderText(const std::string& category, const std::string& unit);
 
+// Whether gradients that nothing is sharded of outlive their micro-batch: the recorder then calls
+// all forms of them by one name.
+bool KeepsWholeGradients(const nlohmann::json& document);
+std::string WholeGradientText(const std::string& category);
+
 }  // namespace foreshard::golden
