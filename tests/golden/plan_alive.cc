@@ -55,7 +55,9 @@ void AliveWalk::FreeLate(const pb::Op& op, int micro_batch) {
 
 bool AliveWalk::FreesLate(const pb::Op& op, int32_t buffer, int micro_batch) const {
   const bool flat = op.has_unit() && plan_.units(op.unit()).has_flat();
-  if (flat && op.has_grad_finalize()) return categories_[buffer] == pb::UNSHARDED_GRAD;
+  if (flat && op.has_grad_finalize()) {
+    return categories_[buffer] == pb::UNSHARDED_GRAD || categories_[buffer] == pb::SHARDED_GRAD;
+  }
   return categories_[buffer] == pb::RS_OUTPUT && micro_batch_[buffer] != micro_batch;
 }
 
