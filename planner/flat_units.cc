@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace foreshard {
 namespace {
@@ -23,7 +24,39 @@ Status CheckUniform(const ModelGraph& graph, const Unit& unit) {
   return OkStatus();
 }
 
+bool IsBelow(const ModelGraph& graph, int module, int ancestor) {
+  int m = module;
+  while (m != kNone && m != ancestor) m = graph.modules[m].parent;
+  return m == ancestor;
+}
+
+// Whether gathering the unit is no part of what a checkpoint runs again.
+bool IsGatheredOutside(const ModelGraph& graph, const Unit& unit, int checkpointed, bool outside) {
+  const int module = unit.modules.front();
+  if (module == checkpointed) return !outside;
+  return !IsBelow(graph, module, checkpointed);
+}
+
 }  // namespace
+
+Status CheckReentrant(const ModelGraph& graph, const std::vector<Unit>& units,
+                      const ForwardChoices& forward) {
+  if (!forward.checkpoint.reentrant) return OkStatus();
+  for (const Unit& unit : units) {
+    for (const int c : forward.checkpointed) {
+      if (!IsGatheredOutside(graph, unit, c, forward.checkpoints_outside)) continue;
+      const auto within = std::ranges::count_if(
+          unit.parameters, [&](int p) { return IsBelow(graph, graph.parameters[p].module, c); });
+      if (within == 0 || within == std::ssize(unit.parameters)) continue;
+      return InvalidArgument(fmt::format(
+          "checkpoint: unit {} has parameters within and without the reentrant checkpoint of {}, "
+          "whose backward would free them all in PyTorch; wrap that module or use a non-reentrant "
+          "checkpoint",
+          unit.name, graph.modules[c].path));
+    }
+  }
+  return OkStatus();
+}
 
 StatusOr<std::vector<Unit>> MakeFlatUnits(const ModelGraph& graph, std::vector<WrapRequest> calls,
                                           bool use_orig_params) {

@@ -1,7 +1,7 @@
 // The units that FSDP1 makes, each with one flat parameter.
 #pragma once
 
-#include "planner/lower/sharding_rules.h"
+#include "planner/lower/forward.h"
 #include "planner/wrap.h"
 
 namespace foreshard {
@@ -11,6 +11,11 @@ namespace foreshard {
 // cannot make flat: with use_orig_params off, frozen and trained parameters in one unit.
 StatusOr<std::vector<Unit>> MakeFlatUnits(const ModelGraph& graph, std::vector<WrapRequest> calls,
                                           bool use_orig_params);
+
+// A reentrant checkpoint runs a backward of its own, in which a flat parameter that is used there
+// is reduced and freed: kInvalidArgument for one that backward needs again afterwards.
+Status CheckReentrant(const ModelGraph& graph, const std::vector<Unit>& units,
+                      const ForwardChoices& forward);
 
 // What becomes of each unit after forward.
 std::vector<UnitRules> FlatUnitRules(const std::vector<Unit>& units, pb::Strategy strategy);

@@ -232,6 +232,9 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& asked) {
     decisions.units = FlatUnitRules(units, decisions.strategy);
   }
   RETURN_IF_ERROR(DecideCheckpoint(graph, model.block_class(), request.checkpoint, decisions));
+  if (IsFsdp1(decisions.strategy)) {
+    RETURN_IF_ERROR(CheckReentrant(graph, units, decisions.forward));
+  }
   ASSIGN_OR_RETURN(decisions.shard_dims,
                    DecideShardDims(graph, decisions.units, request, decisions.shard_ranks));
   RETURN_IF_ERROR(CheckOptimizer(graph, decisions));

@@ -1,7 +1,6 @@
 // How a flat parameter's gradient is joined, reduced and accumulated.
 #include <utility>
 
-#include "planner/eager/ops.h"
 #include "planner/lower/fsdp1.h"
 
 namespace foreshard {
@@ -14,7 +13,6 @@ struct Fsdp1::Reduction {
   DType dtype;
   int64_t elems;
   StreamId stream;  // that works on it
-  bool is_output = false;
   std::vector<BufferId> held = {};
 };
 
@@ -72,7 +70,7 @@ BufferId Fsdp1::FlatGradientBuffer(int unit) {
   return builder_.Allocate(bytes, pb::UNSHARDED_GRAD, stream);
 }
 
-// The optimizer is lowered once, so the gradients of all steps are the same buffers.
+// The next op allocates it. In all steps the same buffers, so that one update serves them all.
 BufferId Fsdp1::ResultBuffer(int unit, int64_t bytes, pb::Category category, StreamId stream) {
   std::vector<BufferId>& results = states_[unit].results;
   for (const BufferId b : results) {

@@ -1,5 +1,5 @@
-// Facts of PyTorch's FSDP1 that traces cannot show or show in passing: flat layouts, what is refused,
-// shards on the host. Traces hold the rest (tests/golden).
+// Facts of PyTorch's FSDP1 that traces cannot show or show in passing: flat layouts, what is
+// refused, shards on the host. Traces hold the rest (tests/golden).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,6 +98,17 @@ TEST(Fsdp1, RefusesToLoseGradientsOnTheHost) {
   request.micro_batches.count = 2;
   EXPECT_THAT(WhyRefused(request), HasSubstr("no_sync"));
   request.micro_batches.reduce = false;
+  EXPECT_EQ(WhyRefused(request), "");
+}
+
+TEST(Fsdp1, RefusesReentrantCheckpointsOfPartsOfAUnit) {
+  PlanRequest request = Request(2);
+  request.checkpoint.modules = {"layers.0", "layers.1"};
+  request.checkpoint.reentrant = true;
+  EXPECT_EQ(WhyRefused(request), "");
+  request.wrap = "whole";
+  EXPECT_THAT(WhyRefused(request), HasSubstr("reentrant"));
+  request.checkpoint.reentrant = false;
   EXPECT_EQ(WhyRefused(request), "");
 }
 
