@@ -61,7 +61,8 @@ TEST(Fsdp1, OriginalParametersAreAligned) {
 
 TEST(Fsdp1, OneRankSharesWithNobody) {
   const pb::Plan plan = PlanOf(TreeModel({.blocks = 2}), Request(1));
-  EXPECT_EQ(plan.decisions().strategy(), pb::NO_SHARD);
+  EXPECT_EQ(plan.mesh().shard_size(), 1);
+  EXPECT_TRUE(Gathers(plan, "<root>").empty());
   EXPECT_TRUE(Collectives(plan, pb::FORWARD).empty());
 }
 
