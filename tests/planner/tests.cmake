@@ -6,7 +6,7 @@ target_link_libraries(foreshard_plan_helpers PUBLIC
   PRIVATE foreshard_options fmt::fmt GTest::gtest)
 
 foreshard_test(planner_test
-  SOURCES planner/auto_wrap_test.cc planner/checkpoint_test.cc planner/clip_test.cc planner/decisions_test.cc planner/dims_test.cc planner/eager_test.cc planner/facts_test.cc
+  SOURCES planner/auto_wrap_test.cc planner/checkpoint_test.cc planner/clip_test.cc planner/decisions_test.cc planner/dims_test.cc planner/eager_test.cc planner/facts_test.cc planner/fsdp1_vs_fsdp2_test.cc
           planner/optimizer_test.cc planner/oracles_gather_test.cc planner/oracles_reduce_test.cc planner/oracles_test.cc planner/validate_strategy_test.cc planner/validate_test.cc
           planner/gpt2_test.cc planner/hand_worked_test.cc planner/module_choice_test.cc planner/plan_test.cc planner/profile_test.cc planner/reference_table_test.cc
           planner/wire_test.cc planner/wrap_test.cc
