@@ -63,8 +63,8 @@ struct GatherSlices {
   bool is_in_place = true;
 };
 
-// Elements of the first of `in` times a factor into a part of `out`; to accumulate, what is there is
-// added before it is multiplied.
+// Elements of the first of `in` times a factor into a part of `out`; to accumulate, what is there
+// is added before it is multiplied.
 struct ScaleInto {
   DType dtype = DType::kFp32;
   int64_t numel = 0;
@@ -124,9 +124,11 @@ struct GradientSlice {
   int64_t gradient_from = 0;  // elements
 };
 
-// The norm of each slice, in `out`; then all of them in one buffer, or not; then their squares.
+// The norm of each slice, in `out`; then all of them in one buffer, or not; then their squares, or
+// the sum of these.
 struct MeasureGradients {
   DType dtype = DType::kFp32;  // of the norms
+  bool adds_squares = false;
   std::vector<GradientSlice> slices;
 };
 
@@ -156,21 +158,30 @@ struct UpdateParameters {
   std::vector<GradientSlice> gradients;  // the same by trainable parameter, in the plan's order
 };
 
-using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices, ScaleInto, SendToAll,
-                          ReduceInPlace, DivideElements, AddElements, ZeroState, MeasureGradients,
-                          ScaleGradients, UpdateParameters>;
+using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices,
+                          ScaleInto, SendToAll, ReduceInPlace, DivideElements, AddElements,
+                          ZeroState, MeasureGradients, ScaleGradients, UpdateParameters>;
 
 inline constexpr int kNoStream = -1;
 inline constexpr int kNoRandom = -1;
 
+inline constexpr int kNoEvent = -1;
+
+// One of the records of an event: that which `back` others have followed.
+struct RecordWait {
+  int event = 0;
+  int back = 0;
+};
+
 struct PreparedOp {
   int stream = kNoStream;
-  std::vector<int> waits;            // ops of the segment
-  std::vector<int> host_waits;       // ops of the segment
-  std::vector<int> awaited_streams;  // everything issued on them so far
-  std::vector<int> allocs, frees;    // buffers
-  std::vector<int> in, out;          // buffers
-  std::vector<int> scratch;          // buffers that only this op uses
+  std::vector<int> waits;               // ops of the segment
+  std::vector<int> host_waits;          // ops of the segment
+  std::vector<RecordWait> event_waits;  // of the host
+  std::vector<int> awaited_streams;     // everything issued on them so far
+  std::vector<int> allocs, frees;       // buffers
+  std::vector<int> in, out;             // buffers
+  std::vector<int> scratch;             // buffers that only this op uses
   Work work;
   bool is_awaited = false;  // by a later op of the segment
   bool writes_loss = false;
@@ -178,6 +189,8 @@ struct PreparedOp {
   int group = -1;       // of collectives
   int micro_batch = 0;  // of the segment's first repetition
   int random = kNoRandom;
+  int record = kNoEvent;  // event that is recorded once the op is issued
+  int record_stream = 0;
   std::string place;  // "step op 17 (copy_out, layers.3)", for messages
 };
 

@@ -31,6 +31,7 @@ class Sizes {
     }
     for (const pb::Segment& segment : plan_.segments()) {
       for (int i = 0; i < segment.ops_size(); ++i) {
+        TakeUnused(segment.ops(i));
         RETURN_IF_ERROR(AllocatedAreKnown(segment.ops(i)).At(PlaceOf(plan_, segment, i)));
       }
     }
@@ -148,18 +149,18 @@ class Sizes {
     if (op.out_size() <= tensors) {
       return InvalidPlan(fmt::format("writes {} norms and no squares", op.out_size()));
     }
-    for (int i = 0; i < op.out_size(); ++i) {
+    for (int i = 0; i + 1 < op.out_size(); ++i) {
       RETURN_IF_ERROR(Fills(op.out(i), element * (i < tensors ? 1 : tensors)));
     }
-    return OkStatus();
+    return Fills(op.out(op.out_size() - 1), element * shards_.SquaredNorms());
   }
 
-  // On its way to the norm of all: vectors of all norms, or in a group of one rank that norm.
+  // On its way to the norm of all: as many as have been added up, or in a group of one rank that
+  // norm.
   Status ScratchOfScale(const pb::Op& op) {
-    const auto tensors = static_cast<int64_t>(shards_.Tensors().size());
     const int64_t element = Size(plan_.decisions().original_dtype());
     for (const int buffer : ScratchOf(op)) {
-      RETURN_IF_ERROR(Fills(buffer, element * (shards_.ranks() > 1 ? tensors : 1)));
+      RETURN_IF_ERROR(Fills(buffer, element * (shards_.ranks() > 1 ? shards_.SquaredNorms() : 1)));
     }
     return OkStatus();
   }
@@ -201,6 +202,17 @@ class Sizes {
     if (op.grad_finalize().accumulate()) return OkStatus();
     const int64_t numel = bytes_[op.in(0)] / Size(op.grad_finalize().from());
     return Fills(op.out(0), numel * Size(op.grad_finalize().to()));
+  }
+
+  // The scratch is what stands where there is no gradient.
+  Status Concatenated(const pb::Op& op) {
+    const pb::ConcatGradients& join = op.concat_gradients();
+    int64_t missing = join.elems();
+    for (const int p : join.parameters()) missing -= shards_.numel(p);
+    for (const int buffer : ScratchOf(op)) {
+      RETURN_IF_ERROR(Fills(buffer, missing * Size(join.dtype())));
+    }
+    return Fills(op.out(0), join.elems() * Size(join.dtype()));
   }
 
   Status CopiedToHost(const pb::Op& op) {
@@ -249,7 +261,7 @@ class Sizes {
       case pb::Op::kSplitGradient:
         return one(op.split_gradient().elems(), op.split_gradient().dtype());
       case pb::Op::kConcatGradients:
-        return one(op.concat_gradients().elems(), op.concat_gradients().dtype());
+        return Concatenated(op);
       case pb::Op::kReduceCopyIn:
         return one(op.reduce_copy_in().elems_out(), op.reduce_copy_in().to());
       case pb::Op::kReduceScatter:
@@ -273,6 +285,15 @@ class Sizes {
         return ScratchOfScale(op);
       default:
         return Gathered(segment, index);
+    }
+  }
+
+  // What the host allocates and frees again without any work has the size that the plan gives it.
+  void TakeUnused(const pb::Op& op) {
+    if (op.has_stream()) return;
+    for (const int buffer : ScratchOf(op)) {
+      if (bytes_[buffer] != kUnknown) continue;
+      bytes_[buffer] = run::BytesOn(plan_.buffers(buffer), shards_.rank()).count();
     }
   }
 

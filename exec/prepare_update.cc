@@ -54,9 +54,8 @@ StatusOr<std::vector<GradientSlice>> ListedGradients(const OpContext& c) {
     const DType dtype = c.shards.dtype(trainable[i]);
     const int64_t numel = c.shards.numel(trainable[i]);
     if ((from + numel) * SizeOf(dtype) > c.buffer_bytes[c.op.in(i)]) {
-      return InvalidPlan(
-          fmt::format("reads elements {} to {} of buffer {}, which holds {} bytes", from,
-                      from + numel, c.op.in(i), c.buffer_bytes[c.op.in(i)]));
+      return InvalidPlan(fmt::format("reads elements {} to {} of buffer {}, which holds {} bytes",
+                                     from, from + numel, c.op.in(i), c.buffer_bytes[c.op.in(i)]));
     }
     found.push_back({dtype, numel, i, from});
   }
@@ -176,7 +175,9 @@ StatusOr<UpdateParameters> UpdateOf(const OpContext& c) {
 StatusOr<Work> UpdateWorkOf(const OpContext& c) {
   if (c.op.has_clip_norms()) {
     ASSIGN_OR_RETURN(const auto gradients, FindGradients(c, c.op.in()));
-    return Work(MeasureGradients{OriginalDType(c.plan), OfTensors(c.shards, gradients)});
+    auto slices = OfTensors(c.shards, gradients);
+    const bool adds = c.shards.SquaredNorms() < static_cast<int64_t>(slices.size());
+    return Work(MeasureGradients{OriginalDType(c.plan), adds, std::move(slices)});
   }
   if (c.op.has_clip_scale()) {
     ASSIGN_OR_RETURN(const auto gradients, FindGradients(c, c.op.out()));

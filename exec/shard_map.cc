@@ -105,6 +105,11 @@ std::vector<ShardMap::Tensor> ShardMap::Tensors() const {
   return tensors;
 }
 
+int64_t ShardMap::SquaredNorms() const {
+  const bool is_flat = plan_.units_size() > 0 && IsFlat(0);
+  return is_flat && ranks_ > 1 ? 1 : static_cast<int64_t>(Tensors().size());
+}
+
 std::vector<ShardMap::Tensor> ShardMap::UpdatedTensors() const {
   std::vector<Tensor> tensors = Tensors();
   for (const pb::Segment& segment : plan_.segments()) {

@@ -18,6 +18,7 @@ class ShardMap {
   // REQUIRES: the plan outlives it.
   ShardMap(const pb::Plan& plan, int rank);
 
+  int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   int shard_rank() const { return shard_rank_; }
   int64_t numel(int parameter) const;  // unsharded
@@ -57,6 +58,9 @@ class ShardMap {
   };
   // In the order in which the plan lists their shards and states: shards of units, then parameters.
   std::vector<Tensor> Tensors() const;
+  // Elements of the squared norms that the ranks of a shard group add up: one for each tensor, but
+  // of flat parameters one in all.
+  int64_t SquaredNorms() const;
   // The same; what another rank updates for this one has no elements.
   std::vector<Tensor> UpdatedTensors() const;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "proto/oplib/workspace.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 namespace {

@@ -38,7 +38,8 @@ Status DecideDdp(const DdpRequest& r, pb::DdpOptions& options) {
 // strategies.
 Status CheckReplicated(const PlanRequest& r) {
   const auto refuse = [&](const char* flag) {
-    return InvalidArgument(fmt::format("{}: strategy {} shards nothing; leave it out", flag, r.strategy));
+    return InvalidArgument(
+        fmt::format("{}: strategy {} shards nothing; leave it out", flag, r.strategy));
   };
   if (r.replicate_size != 1 && r.replicate_size != r.world_size) {
     return InvalidArgument(
@@ -79,7 +80,8 @@ Status CheckFlat(const PlanRequest& r, pb::Strategy strategy) {
   if (!r.cpu_offload) return OkStatus();
   if (strategy == pb::NO_SHARD || r.world_size == 1) {
     return InvalidArgument(
-        "cpu-offload: is not planned where nothing is sharded; use full_shard and two ranks or more");
+        "cpu-offload: is not planned where nothing is sharded; use full_shard and two ranks or "
+        "more");
   }
   if (r.micro_batches.count > 1 && r.micro_batches.reduce) {
     return InvalidArgument(

@@ -105,6 +105,7 @@ class DataWalk {
       case pb::Op::kCastShard:
         return All(op.out(), "writes", pb::CAST);
       case pb::Op::kGatherCopyIn:
+        return All(op.out(), "writes", pb::AG_OUTPUT);
       case pb::Op::kAllGather:
         return All(op.out(), "writes", IsFlat(op) ? pb::UNSHARDED_PARAM : pb::AG_OUTPUT);
       case pb::Op::kJoinShards:

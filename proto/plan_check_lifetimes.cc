@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "proto/plan_check_parts.h"
@@ -28,6 +29,7 @@ class Walk {
     program_ = program.name();
     gathered_.clear();
     reduced_.clear();
+    differentiated_.clear();
     backward_ = false;
     for (const pb::SegmentUse& use : program.uses()) {
       for (int i = 0; i < plan_.segments(use.segment()).ops_size(); ++i) {
@@ -146,6 +148,7 @@ class Walk {
   Status Count(const pb::Segment& segment, int index, int32_t repeat) {
     const pb::Op& op = segment.ops(index);
     backward_ = backward_ || op.phase() == pb::BACKWARD;
+    NoteGradients(op);
     if (!op.has_unit()) return OkStatus();
     const MicroBatches now{op.micro_batch(), int64_t{op.micro_batch()} + repeat - 1};
     if (op.has_all_gather() || op.has_local_gather() || op.has_concat_gradients()) {
@@ -170,23 +173,35 @@ class Walk {
     return op.has_reduce_scatter() || op.has_local_reduce() || (whole && op.has_all_reduce());
   }
 
-  // In a step that has a backward, a unit that was gathered and has gradients is reduced in the
-  // last micro-batch that gathers it, or in a later one that finds it gathered.
+  void NoteGradients(const pb::Op& op) {
+    const auto note = [&](int32_t b, pb::Category category) {
+      const bool is_gradient = category == pb::UNSHARDED_GRAD || category == pb::PARAM_GRAD;
+      if (is_gradient && plan_.buffers(b).has_unit())
+        differentiated_.insert(plan_.buffers(b).unit());
+    };
+    for (const int32_t b : op.out()) note(b, plan_.buffers(b).category());
+    for (const pb::Settle& settle : op.settles()) note(settle.buffer(), settle.category());
+  }
+
+  // In a step that has a backward, a unit that was gathered and whose gradients were written is
+  // reduced in the last micro-batch that gathers it, or in a later one that finds it gathered.
   Status CheckReduced() const {
     if (!backward_) return OkStatus();
     for (const auto& gathered : gathered_) {
       const auto unit = gathered.first;
       const auto last = gathered.second;  // a structured binding cannot be captured below
-      if (plan_.units(unit).grad_padded_shard_numel() == 0) continue;
+      if (plan_.units(unit).grad_padded_shard_numel() == 0 || !differentiated_.contains(unit)) {
+        continue;
+      }
       const auto found = reduced_.find(unit);
       const bool reduced =
           found != reduced_.end() &&
           std::ranges::any_of(found->second, [&](const MicroBatches& m) { return m.last >= last; });
       if (reduced) continue;
-      return plan_check::Broken("reduce", fmt::format("program \"{}\"", program_),
-                                fmt::format("unit \"{}\" is gathered or has gradients in "
-                                            "micro-batch {} but is not reduced in it or later",
-                                            plan_.units(unit).name(), last));
+      return plan_check::Broken(
+          "reduce", fmt::format("program \"{}\"", program_),
+          fmt::format("unit \"{}\" is gathered in micro-batch {} but not reduced in it or later",
+                      plan_.units(unit).name(), last));
     }
     return OkStatus();
   }
@@ -200,6 +215,7 @@ class Walk {
   // Of this program, by unit: the last micro-batch that gathers it, those that reduce it.
   std::map<int32_t, int64_t> gathered_;
   std::map<int32_t, std::vector<MicroBatches>> reduced_;
+  std::set<int32_t> differentiated_;  // units of which a gradient is written
   bool backward_ = false;
 };
 

@@ -52,13 +52,14 @@ void Measure(const MeasureGradients& measure, const Launch& launch) {
     const auto norm = static_cast<float>(std::sqrt(squares));
     Put(norm, measure.dtype, launch.out[i], 0);
     if (launch.out.size() > count + 1) Put(norm, measure.dtype, launch.out[count], i);
-    Put(norm * norm, measure.dtype, launch.out.back(), i);
+    if (!measure.adds_squares) Put(norm * norm, measure.dtype, launch.out.back(), i);
   }
+  if (measure.adds_squares) Put(static_cast<float>(total), measure.dtype, launch.out.back(), 0);
   if (launch.squared_norm != nullptr) *launch.squared_norm += total;
 }
 
 void Scale(const ScaleGradients& scale, const Launch& launch) {
-  std::vector<float> squares(scale.slices.size());
+  std::vector<float> squares(launch.in.back().bytes / SizeOf(scale.dtype));
   ConvertElements(launch.in.back().data, scale.dtype, squares.data(), DType::kFp32,
                   static_cast<int64_t>(squares.size()));
   double sum = 0;

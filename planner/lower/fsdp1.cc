@@ -54,7 +54,7 @@ void Fsdp1::BeginMicroBatch(const BackwardRules& rules) {
   backward_ = rules;
   leaf_units_.clear();
   for (UnitState& s : states_) s.last_leaf = kNone;
-  gather_op_ = kNoOp;
+  gather_op_ = copy_op_ = kNoOp;
 }
 
 // What the host has not waited for counts from now.
@@ -73,7 +73,7 @@ std::string Fsdp1::State() const {
 
 void Fsdp1::EndStep() {
   for (UnitState& s : states_) s.gradient.reset();
-  stale_ = options_.use_orig_params() && !gradients_.empty();
+  stale_ = options_.use_orig_params() && !offloads();
   if (stale_) return;
   for (UnitState& s : states_) s.sharded_gradient = -1;
   gradients_.clear();
@@ -86,6 +86,7 @@ void Fsdp1::EndStep() {
 void Fsdp1::InitializeLazily() {
   if (initialized_) return;
   initialized_ = true;
+  if (offloads()) AllocateHostGradients();
   if (!backward_.reduces) return;
   const StreamId stream = sharding_.streams.compute;
   const auto transient = [&](int64_t elems, DType dtype, pb::Category category) {
@@ -102,6 +103,19 @@ void Fsdp1::InitializeLazily() {
     transient(shard * sharding_.ranks, sharding_.compute, pb::UNSHARDED_PARAM);
     if (IsMixed()) transient(shard * sharding_.ranks, sharding_.original, pb::UNSHARDED_PARAM);
   }
+}
+
+// Where gradients are copied to in every step.
+void Fsdp1::AllocateHostGradients() {
+  for (size_t u = 0; u < units_.size(); ++u) {
+    if (!layouts_[u].flat || layouts_[u].flat->frozen) continue;
+    builder_.SetUnit(static_cast<int>(u));
+    const int64_t bytes = layouts_[u].padded_numel * SizeOf(sharding_.original);
+    states_[u].host_gradient = builder_.Allocate(bytes, pb::SHARDED_GRAD, sharding_.streams.host);
+    builder_.buffer(states_[u].host_gradient).set_host(true);
+  }
+  builder_.SetUnit(-1);
+  builder_.Issue(kHost, {}, {}).mutable_release();
 }
 
 void Fsdp1::RootForward(std::span<Tensor*> args) {
@@ -301,6 +315,7 @@ void Fsdp1::FinishReductions() {
   pb::Op& op = builder_.Issue(streams.compute, {}, {});
   op.mutable_stream_wait()->add_on(streams.reduce);
   if (IsSharded() && sharding_.replicas > 1) op.mutable_stream_wait()->add_on(streams.all_reduce);
+  if (offloads()) FreeOffloaded();
 }
 
 }  // namespace foreshard

@@ -84,6 +84,7 @@ class Fsdp1 : public ShardingRules {
 
   // ---- hooks
   void InitializeLazily();
+  void AllocateHostGradients();
   void RootForward(std::span<Tensor*> args);
   void DropStaleGradients();
   void RecordPreForward(int unit);
@@ -101,6 +102,8 @@ class Fsdp1 : public ShardingRules {
   // ---- gather
   void Unshard(int unit, pb::AllGather::Reason reason);
   void PreUnshard(int unit);
+  BufferId CopyToDevice(int unit);
+  BufferId Cast(BufferId shard, int64_t elems);
   void AwaitFree(pb::Op& op);
   bool MustAwaitFree() const;
   void Gather(int unit, pb::AllGather::Reason reason);
@@ -127,6 +130,8 @@ class Fsdp1 : public ShardingRules {
   void Finalize(Reduction& r);
   void ReduceWhole(Reduction& r, const Tensor& gradient);
   void SetGradient(int unit, BufferId buffer);
+  void ToHost(const Reduction& r);
+  void FreeOffloaded();
   void NoteUse(BufferId buffer, StreamId stream);
 
   Eager& eager_;
@@ -148,7 +153,9 @@ class Fsdp1 : public ShardingRules {
   std::vector<int> pre_forward_order_;   // units, by first use
   std::vector<int> post_forward_order_;  // units, in this iteration
   std::deque<Free> frees_;               // that no gather has waited for
-  OpId gather_op_ = kNoOp;  // the last on the gather stream that compute has not waited for
+  // The last on their streams that compute has not waited for.
+  OpId gather_op_ = kNoOp;
+  OpId copy_op_ = kNoOp;
   std::vector<Gradient> gradients_;
   bool stale_ = false;  // gradients of the step before are there
 };

@@ -29,25 +29,42 @@ void Fsdp1::Unshard(int unit, pb::AllGather::Reason reason) {
   if (IsSharded()) FreeCast(unit, sharding_.streams.gather);
 }
 
-// What is gathered, where it is not the shard itself.
+// What is gathered, where it is not the shard itself. A shard on the host is copied for every
+// unshard, also where the parameters are there.
 void Fsdp1::PreUnshard(int unit) {
   UnitState& s = states_[unit];
   const UnitLayout& layout = layouts_[unit];
+  if (!IsMixed() && !offloads()) return;
+  BufferId shard = layout.flat->shard;
+  if (offloads()) shard = s.cast = CopyToDevice(unit);
+  if (IsMixed()) {
+    s.cast = Cast(shard, layout.padded_numel);
+    if (offloads()) builder_.Free(shard);
+  }
+  copy_op_ = builder_.last_op();
+  if (!IsSharded()) return eager_.Rebind(s.flat, s.cast);
+  builder_.WaitBeforeNext(sharding_.streams.gather, copy_op_);
+}
+
+BufferId Fsdp1::CopyToDevice(int unit) {
+  const UnitLayout& layout = layouts_[unit];
   const StreamId stream = sharding_.streams.copy_in;
-  if (!IsMixed()) return;
-  const int64_t bytes = layout.padded_numel * SizeOf(sharding_.compute);
-  s.cast = builder_.Allocate(bytes, pb::CAST, stream);
-  pb::CastShard& op = *builder_.Issue(stream, {layout.flat->shard}, {s.cast}).mutable_cast_shard();
-  op.set_elems(layout.padded_numel);
+  const int64_t bytes = layout.padded_numel * SizeOf(sharding_.original);
+  const BufferId copy = builder_.Allocate(bytes, pb::CAST, stream);
+  pb::Op& op = builder_.Issue(stream, {layout.flat->shard}, {copy});
+  op.mutable_copy_to_device()->set_elems(layout.padded_numel);
+  op.mutable_copy_to_device()->set_dtype(ToProto(sharding_.original));
+  return copy;
+}
+
+BufferId Fsdp1::Cast(BufferId shard, int64_t elems) {
+  const StreamId stream = sharding_.streams.copy_in;
+  const BufferId cast = builder_.Allocate(elems * SizeOf(sharding_.compute), pb::CAST, stream);
+  pb::CastShard& op = *builder_.Issue(stream, {shard}, {cast}).mutable_cast_shard();
+  op.set_elems(elems);
   op.set_from(ToProto(sharding_.original));
   op.set_to(ToProto(sharding_.compute));
-  const OpId cast = builder_.last_op();
-  if (IsSharded()) {
-    builder_.WaitBeforeNext(sharding_.streams.gather, cast);
-  } else {
-    gather_op_ = cast;
-    eager_.Rebind(s.flat, s.cast);
-  }
+  return cast;
 }
 
 bool Fsdp1::MustAwaitFree() const { return frees_.size() >= kMostInFlight; }
@@ -115,9 +132,12 @@ int Fsdp1::LeafOf(int unit) {
   return s.last_leaf;
 }
 
-// Compute waits for the last gather.
+// Compute waits for the last gather, and for copies that nothing was gathered from.
 void Fsdp1::WaitForUnshard() {
-  builder_.WaitBeforeNext(sharding_.streams.compute, std::exchange(gather_op_, kNoOp));
+  const StreamId compute = sharding_.streams.compute;
+  if (copy_op_ > gather_op_) builder_.WaitBeforeNext(compute, copy_op_);
+  builder_.WaitBeforeNext(compute, gather_op_);
+  gather_op_ = copy_op_ = kNoOp;
 }
 
 // _reshard

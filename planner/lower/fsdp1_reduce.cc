@@ -227,12 +227,35 @@ void Fsdp1::Finalize(Reduction& r) {
   } else if (!accumulates) {
     InOriginalDType(r, r.buffer);
   }
+  if (!accumulates && offloads()) return ToHost(r);
   if (!accumulates) return SetGradient(r.unit, r.buffer);
   pb::Op& op = builder_.Issue(r.stream, {r.buffer, s.sharded_gradient}, {s.sharded_gradient});
   op.mutable_grad_finalize()->set_from(ToProto(sharding_.original));
   op.mutable_grad_finalize()->set_to(ToProto(sharding_.original));
   op.mutable_grad_finalize()->set_accumulate(true);
   r.held.push_back(r.buffer);
+}
+
+// _offload_grad. What was copied lives until the end of the backward.
+void Fsdp1::ToHost(const Reduction& r) {
+  UnitState& s = states_[r.unit];
+  pb::Op& op = builder_.Issue(r.stream, {r.buffer}, {s.host_gradient});
+  op.mutable_copy_to_host()->set_elems(r.elems);
+  op.mutable_copy_to_host()->set_dtype(ToProto(sharding_.original));
+  op.mutable_copy_to_host()->set_parameter(layouts_[r.unit].parameters.front().parameter);
+  SetGradient(r.unit, s.host_gradient);
+  s.sharded_gradient = r.buffer;
+}
+
+// The host, whose optimizer goes on, waits for the copies.
+void Fsdp1::FreeOffloaded() {
+  const OpId reduced = builder_.last_op();
+  pb::Op& wait = builder_.Issue(kHost, {}, {});
+  wait.mutable_release();
+  wait.add_host_waits(reduced);
+  for (UnitState& s : states_) {
+    if (s.sharded_gradient >= 0) builder_.Free(std::exchange(s.sharded_gradient, -1));
+  }
 }
 
 void Fsdp1::SetGradient(int unit, BufferId buffer) {

@@ -18,8 +18,7 @@ bool IsAdam(const OptimizerChoice& choice) { return choice.kind != pb::SGD; }
 class OptimizerLowering {
  public:
   OptimizerLowering(const OptimizerChoice& choice, const UpdatePlace& place,
-                    const ShardingRules& rules, PlanBuilder& builder,
-                    std::vector<BufferId>& state)
+                    const ShardingRules& rules, PlanBuilder& builder, std::vector<BufferId>& state)
       : choice_(choice),
         place_(place),
         rules_(rules),

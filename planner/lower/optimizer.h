@@ -23,8 +23,8 @@ struct UpdatePlace {
   bool on_host = false;  // shards, gradients, state and whatever the update holds
   int ranks = 1;         // in the shard group
   int group = 0;
-  bool partitioned = false;     // over the replicas: each updates some parameters for all
-  StreamId broadcast = kHost;   // then the stream on which it sends them
+  bool partitioned = false;    // over the replicas: each updates some parameters for all
+  StreamId broadcast = kHost;  // then the stream on which it sends them
   int replicate_group = 0;
 };
 

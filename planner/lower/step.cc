@@ -1,7 +1,6 @@
 #include "planner/lower/step.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -11,6 +10,7 @@
 #include "planner/lower/forward.h"
 #include "planner/lower/fsdp1.h"
 #include "planner/lower/fsdp2.h"
+#include "planner/lower/step_tables.h"
 #include "proto/oplib/workspace.h"
 #include "proto/strategy.h"
 
@@ -35,14 +35,11 @@ class StepLowering {
       : model_(model), graph_(graph), units_(units), d_(decisions), builder_(plan) {}
 
   void Run() {
-    AddTables();
-    AddGroups();
-    const ShardingPlace place{d_.shard_ranks, d_.original,   streams_.compute,
-                              d_.offloads,    d_.shard_dims, FlatRuleOf()};
-    std::vector<UnitLayout> layouts = LayOut(graph_, units_, place, builder_);
-    FillUnits();
+    tables_ = AddTables(graph_, units_, d_, builder_);
+    std::vector<UnitLayout> layouts = LayOut(graph_, units_, PlaceOfShards(d_, tables_), builder_);
+    FillUnits(units_, tables_, builder_);
     AddInitialValues(model_, graph_, builder_.plan());
-    Eager eager(builder_, streams_.compute);
+    Eager eager(builder_, tables_.streams.compute);
     if (model_.vocab_size() > 0) {
       eager.MarkLogits(model_.vocab_size(), graph_.batch * graph_.seq);
     }
@@ -72,14 +69,16 @@ class StepLowering {
   using Uses = std::vector<Use>;
 
   std::unique_ptr<ShardingRules> MakeRules(Eager& eager, std::vector<UnitLayout> layouts) {
+    const Sharding sharding = ShardingOf(d_, tables_);
     if (IsFsdp1(d_.strategy)) {
-      return std::make_unique<Fsdp1>(eager, graph_, units_, std::move(layouts), ShardingOf(),
+      return std::make_unique<Fsdp1>(eager, graph_, units_, std::move(layouts), sharding,
                                      d_.strategy, d_.fsdp1);
     }
     if (IsReplicated(d_.strategy)) {
-      return std::make_unique<Ddp>(eager, graph_, std::move(layouts), ShardingOf(), d_.ddp);
+      return std::make_unique<Ddp>(eager, graph_, std::move(layouts), sharding, d_.ddp);
     }
-    return std::make_unique<Fsdp2>(eager, graph_, units_, rules_, std::move(layouts), ShardingOf());
+    return std::make_unique<Fsdp2>(eager, graph_, units_, tables_.units, std::move(layouts),
+                                   sharding);
   }
 
   // Lowers one step after the other until a step leaves what it found: it is the steady one. What
@@ -164,7 +163,7 @@ class StepLowering {
   // Clipping and the optimizer.
   Uses LowerUpdate(const ShardingRules& rules) {
     const int first = builder_.plan().segments_size();
-    const UpdatePlace update = PlaceOfUpdate();
+    const UpdatePlace update = PlaceOfUpdate(d_, tables_);
     if (d_.clip) AddClip(*d_.clip, update, rules, builder_);
     AddOptimizer(d_.optimizer, update, rules, builder_, optimizer_state_);
     Uses uses;
@@ -212,124 +211,11 @@ class StepLowering {
     out.set_repeat(use.repeat);
   }
 
-  void AddTables() {
-    pb::Plan& plan = builder_.plan();
-    streams_.compute = builder_.AddStream("compute", pb::Stream::COMPUTE);
-    if (IsReplicated(d_.strategy)) {
-      streams_.all_reduce = builder_.AddStream("all_reduce", pb::Stream::ALL_REDUCE);
-    } else {
-      AddShardStreams();
-    }
-    for (const GraphModule& m : graph_.modules) {
-      pb::ModuleInfo& info = *plan.add_modules();
-      info.set_path(m.path);
-      info.set_class_(m.class_name);
-    }
-    builder_.SetModuleUnits(UnitOfModules(graph_, units_));
-  }
-
-  void AddShardStreams() {
-    const bool flat = IsFsdp1(d_.strategy);
-    streams_.copy_in =
-        builder_.AddStream(flat ? "pre_unshard" : "gather_copy_in", pb::Stream::GATHER_COPY_IN);
-    streams_.gather = builder_.AddStream(flat ? "unshard" : "gather", pb::Stream::GATHER);
-    streams_.reduce = builder_.AddStream(flat ? "post_backward" : "reduce", pb::Stream::REDUCE);
-    if (d_.replicas > 1 && d_.strategy != pb::NO_SHARD) {
-      streams_.all_reduce = builder_.AddStream("all_reduce", pb::Stream::ALL_REDUCE);
-    }
-    if (d_.offloads) streams_.host = builder_.AddStream("host", pb::Stream::HOST);
-  }
-
-  int AddGroup(std::string name, int size, int stride) {
-    pb::Group& group = *builder_.plan().add_groups();
-    group.set_name(std::move(name));
-    group.set_size(size);
-    group.set_stride(stride);
-    return builder_.plan().groups_size() - 1;
-  }
-
-  void AddGroups() {
-    rules_ = d_.units;
-    if (IsReplicated(d_.strategy)) {
-      replicate_group_ = AddGroup("replicate", d_.replicas, 1);
-      return;
-    }
-    gather_group_ = reduce_group_ = AddGroup("shard", d_.shard_ranks, 1);
-    if (d_.separate_reduce_group) reduce_group_ = AddGroup("reduce", d_.shard_ranks, 1);
-    if (d_.replicas > 1 || d_.strategy == pb::NO_SHARD)
-      replicate_group_ = AddGroup("replicate", d_.replicas, d_.shard_ranks);
-    std::map<int, int> by_size;  // groups that units are resharded to
-    for (UnitRules& rules : rules_) {
-      const int ranks = rules.reshard_to;
-      if (ranks <= 1) continue;
-      const auto [it, fresh] = by_size.try_emplace(ranks, 0);
-      if (fresh) it->second = AddGroup("shard_" + std::to_string(ranks), ranks, 1);
-      rules.reshard_group = it->second;
-    }
-  }
-
-  // Parameters that the optimizer sees start where kernels read them without a copy, and shards of
-  // them need no padding.
-  std::optional<FlatRule> FlatRuleOf() const {
-    constexpr int kAlignedBytes = 16;
-    if (!IsFsdp1(d_.strategy)) return std::nullopt;
-    FlatRule rule;
-    if (!d_.fsdp1.use_orig_params()) return rule;
-    rule.by_parameter = true;
-    rule.aligned = kAlignedBytes / SizeOf(d_.forward.compute);
-    rule.multiple = d_.strategy == pb::NO_SHARD ? d_.replicas : d_.shard_ranks;
-    return rule;
-  }
-
-  UpdatePlace PlaceOfUpdate() const {
-    UpdatePlace place;
-    place.original = d_.original;
-    place.stream = d_.offloads ? streams_.host : streams_.compute;
-    place.on_host = d_.offloads;
-    place.ranks = d_.shard_ranks;
-    place.group = gather_group_;
-    place.partitioned = d_.strategy == pb::ZERO1;
-    place.broadcast = streams_.all_reduce;
-    place.replicate_group = replicate_group_;
-    return place;
-  }
-
-  // What was decided for each unit that gathers anything.
-  void FillUnits() {
-    int row = 0;
-    for (size_t u = 0; u < units_.size(); ++u) {
-      if (units_[u].parameters.empty()) continue;
-      pb::Unit& unit = *builder_.plan().mutable_units(row++);
-      unit.set_reshard_after_forward(rules_[u].reshard_to != 1);
-      if (rules_[u].reshard_to > 1) unit.set_reshard_to(rules_[u].reshard_to);
-    }
-  }
-
-  Sharding ShardingOf() const {
-    Sharding s;
-    s.behaviour = d_.behaviour;
-    s.streams = streams_;
-    s.ranks = d_.shard_ranks;
-    s.replicas = d_.replicas;
-    s.gather_group = gather_group_;
-    s.reduce_group = reduce_group_;
-    s.replicate_group = replicate_group_;
-    s.original = d_.original;
-    s.compute = d_.forward.compute;
-    s.reduce = d_.reduce;
-    s.reduce_inputs = d_.reduce_inputs;
-    s.divide_factor = d_.divide_factor;
-    s.force_sum = d_.force_sum;
-    s.offloads = d_.offloads;
-    s.casts_root_inputs = d_.casts_root_inputs;
-    return s;
-  }
-
   Tensor AddInput(Eager& eager, const std::string& name, const Dims& shape, DType dtype,
                   pb::Input::Rule rule) {
     builder_.SetModule(-1);
     const BufferId buffer =
-        builder_.AddResident(Numel(shape) * SizeOf(dtype), pb::INPUT, streams_.compute);
+        builder_.AddResident(Numel(shape) * SizeOf(dtype), pb::INPUT, tables_.streams.compute);
     pb::Input& input = *builder_.plan().add_inputs();
     input.set_name(name);
     input.set_buffer(buffer);
@@ -368,7 +254,7 @@ class StepLowering {
         for (int64_t s : b.shape()) shape.push_back(s);
         builder_.SetModule(static_cast<int>(m));
         const BufferId buffer = builder_.AddResident(Numel(shape) * SizeOf(DType::kFp32),
-                                                     pb::MODULE_BUFFER, streams_.compute);
+                                                     pb::MODULE_BUFFER, tables_.streams.compute);
         AddModuleBuffer(model_, graph_.modules[m].path, b, buffer, builder_.plan());
         // The graph has made sure that there is one.
         if (b.name() == "inv_freq" && shape.size() == 1 &&
@@ -386,7 +272,7 @@ class StepLowering {
     pb::Workspace& row = *builder_.plan().add_workspaces();
     row.set_library("cublas");
     row.set_arch(d_.arch);
-    row.set_buffer(builder_.AddResident(bytes, pb::WORKSPACE, streams_.compute));
+    row.set_buffer(builder_.AddResident(bytes, pb::WORKSPACE, tables_.streams.compute));
   }
 
   // The loss is computed outside the model; the model's output is not held beyond its use.
@@ -428,11 +314,7 @@ class StepLowering {
   const std::vector<Unit>& units_;
   const StepDecisions& d_;
   PlanBuilder builder_;
-  Streams streams_;
-  std::vector<UnitRules> rules_;
-  int gather_group_ = 0;
-  int reduce_group_ = 0;
-  int replicate_group_ = 0;
+  StepTables tables_;
   std::vector<BufferId> optimizer_state_;
 };
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "exec/cpu/clip.h"
 #include "exec/cpu/update.h"
 #include "exec/shard_map.h"
 #include "tests/exec/prepared_ops.h"
@@ -197,6 +200,31 @@ TEST(Flat, AShardIsOneTensorOfTheOptimizer) {
 }
 
 void ByParameter(pb::Plan& plan) { plan.mutable_units(0)->mutable_flat()->set_by_parameter(true); }
+
+// Ranks add up one square.
+TEST(Flat, TheNormIsThatOfAllTensorsTogether) {
+  const std::string clip = fmt::format(R"({}
+    ops {{ stream: 0 phase: CLIP in: 7 out: [ 8, 9, 10, 11, 12 ] clip_norms {{}} }})",
+                                       kMoves);
+  const PreparedOps ops(kTables, clip, 2, ByParameter);
+  ASSERT_TRUE(ops.status().ok()) << ops.status().message();
+  Floats gradient = {1, 2, 2, 4, 0, 0};
+  std::vector<Floats> out = {{-1}, {-1}, {-1}, {-1, -1, -1}, {-1}};
+  Launch launch;
+  launch.in = {{reinterpret_cast<std::byte*>(gradient.data()), 24}};
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto bytes = static_cast<int64_t>(out[i].size() * sizeof(float));
+    EXPECT_EQ(ops.bytes(static_cast<int>(8 + i)), bytes);
+    launch.out.push_back({reinterpret_cast<std::byte*>(out[i].data()), bytes});
+  }
+  Measure(ops.work<MeasureGradients>(6), launch);
+  // Nothing of a, the last two elements of w, and b.
+  EXPECT_EQ(out[0], Floats{0});
+  EXPECT_EQ(out[1], Floats{std::sqrt(5.0F)});
+  EXPECT_EQ(out[2], Floats{std::sqrt(20.0F)});
+  EXPECT_EQ(out[3], (Floats{0, std::sqrt(5.0F), std::sqrt(20.0F)}));
+  EXPECT_EQ(out[4], Floats{25});
+}
 
 TEST(Flat, APartThatARankLacksHasNoState) {
   const std::vector<std::vector<int64_t>> numels = {{5, 0, 0}, {0, 4, 0}, {0, 2, 2}};

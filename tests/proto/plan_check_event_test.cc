@@ -135,8 +135,8 @@ const Mutation kEvents[] = {
      [](pb::Plan& p) { Step(p, 8)->set_record_stream(4); }},
     {"StreamWithoutRecord", "index", "records stream 1 of 0",
      [](pb::Plan& p) { Step(p, 7)->set_record_stream(1); }},
-    {"Back", "event", "looks past 64 records of event \"end\", expected 0 to 63",
-     [](pb::Plan& p) { Limit(p)->mutable_event_waits(0)->set_back(64); }},
+    {"Back", "event", "looks past 8 records of event \"end\", expected 0 to 7",
+     [](pb::Plan& p) { Limit(p)->mutable_event_waits(0)->set_back(8); }},
     {"BackNegative", "event", "looks past -1 records",
      [](pb::Plan& p) { Limit(p)->mutable_event_waits(0)->set_back(-1); }},
 };

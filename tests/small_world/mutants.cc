@@ -63,7 +63,11 @@ pb::Category NextCategory(pb::Category category) {
   return static_cast<pb::Category>(category == pb::WORKSPACE ? 1 : category + 1);
 }
 
-int Places(const pb::Op& op, Mutation mutation, bool first, bool last) {
+bool IsFlat(const pb::Plan& plan, const pb::Op& op) {
+  return op.has_unit() && plan.units(op.unit()).has_flat();
+}
+
+int Places(const pb::Plan& plan, const pb::Op& op, Mutation mutation, bool first, bool last) {
   switch (mutation) {
     case Mutation::kDropWait:
       return op.waits_size();
@@ -79,8 +83,20 @@ int Places(const pb::Op& op, Mutation mutation, bool first, bool last) {
       return op.has_reduce_copy_in();
     case Mutation::kDropReduceScatter:
       return op.has_reduce_scatter() || op.has_local_reduce();
+    case Mutation::kDropConcat:
+      return op.has_concat_gradients();
+    case Mutation::kDropDivide:
+      // What others divide by is asked for, and not known to be right.
+      return op.has_divide() && IsFlat(plan, op);
     case Mutation::kDropRandom:
       return op.has_random();
+    case Mutation::kDropRecord:
+      return op.has_record();
+    case Mutation::kDropEventWait:
+    case Mutation::kOtherRecord:
+      return op.event_waits_size();
+    case Mutation::kOtherEvent:
+      return plan.events_size() > 1 ? op.event_waits_size() : 0;
     case Mutation::kFreeEarlier:
       return first ? 0 : op.frees_size();
     case Mutation::kFreeLater:
@@ -97,7 +113,9 @@ int Places(const pb::Op& op, Mutation mutation, bool first, bool last) {
 bool ChangesBuffer(Mutation mutation) { return mutation >= Mutation::kShrinkBuffer; }
 
 void ChangeBuffer(pb::Buffer& buffer, Mutation mutation) {
-  if (mutation == Mutation::kChangeCategory) {
+  if (mutation == Mutation::kForgetStream) {
+    buffer.mutable_recorded_on()->RemoveLast();
+  } else if (mutation == Mutation::kChangeCategory) {
     buffer.set_category(NextCategory(buffer.category()));
   } else {
     const bool grow = mutation == Mutation::kGrowBuffer;
@@ -105,7 +123,24 @@ void ChangeBuffer(pb::Buffer& buffer, Mutation mutation) {
   }
 }
 
-void ChangeOp(pb::Segment& segment, Mutation mutation, const Site& site) {
+// What an op tells the host of events.
+void ChangeEvent(pb::Op& op, Mutation mutation, int index, int events) {
+  if (mutation == Mutation::kDropRecord) {
+    op.clear_record();
+    op.clear_record_stream();
+    return;
+  }
+  pb::EventWait& wait = *op.mutable_event_waits(index);
+  if (mutation == Mutation::kOtherRecord) {
+    wait.set_back(wait.back() + 1);
+  } else if (mutation == Mutation::kOtherEvent) {
+    wait.set_event((wait.event() + 1) % events);
+  } else {
+    op.mutable_event_waits()->DeleteSubrange(index, 1);
+  }
+}
+
+void ChangeOp(pb::Segment& segment, Mutation mutation, const Site& site, int events) {
   pb::Op& op = *segment.mutable_ops(site.op);
   const auto move = [&](Indices& from, Indices& to) {
     to.Add(from.Get(site.index));
@@ -121,6 +156,11 @@ void ChangeOp(pb::Segment& segment, Mutation mutation, const Site& site) {
       return EraseGather(segment, site.op);
     case Mutation::kDropRandom:
       return op.clear_random();
+    case Mutation::kDropRecord:
+    case Mutation::kDropEventWait:
+    case Mutation::kOtherRecord:
+    case Mutation::kOtherEvent:
+      return ChangeEvent(op, mutation, site.index, events);
     case Mutation::kFreeEarlier:
       return move(*op.mutable_frees(), *segment.mutable_ops(site.op - 1)->mutable_frees());
     case Mutation::kFreeLater:
@@ -138,24 +178,31 @@ void ChangeOp(pb::Segment& segment, Mutation mutation, const Site& site) {
 
 std::string_view Name(Mutation mutation) {
   static constexpr std::string_view kNames[kMutations] = {
-      "drop a wait",           "drop a stream_wait",  "drop a gather",
-      "drop a copy_out",       "drop a reshard",      "drop a reduce_copy_in",
-      "drop a reduce_scatter", "drop random numbers", "free one op earlier",
-      "free one op later",     "allocate later",      "swap neighbours",
-      "shrink a buffer",       "grow a buffer",       "change a category"};
+      "drop a wait",           "drop a stream_wait",   "drop a gather",
+      "drop a copy_out",       "drop a reshard",       "drop a reduce_copy_in",
+      "drop a reduce_scatter", "drop a join",          "drop a division",
+      "drop random numbers",   "drop a record",        "drop an event wait",
+      "wait for other record", "wait for other event", "free one op earlier",
+      "free one op later",     "allocate later",       "swap neighbours",
+      "shrink a buffer",       "grow a buffer",        "change a category",
+      "forget a stream"};
   return kNames[static_cast<int>(mutation)];
 }
 
 std::vector<Site> Sites(const pb::Plan& plan, Mutation mutation) {
   std::vector<Site> sites;
   if (ChangesBuffer(mutation)) {
-    for (int b = 0; b < plan.buffers_size(); ++b) sites.push_back({0, 0, b});
+    for (int b = 0; b < plan.buffers_size(); ++b) {
+      if (mutation == Mutation::kForgetStream && plan.buffers(b).recorded_on().empty()) continue;
+      sites.push_back({0, 0, b});
+    }
     return sites;
   }
   for (int s = 0; s < plan.segments_size(); ++s) {
     const pb::Segment& segment = plan.segments(s);
     for (int i = 0; i < segment.ops_size(); ++i) {
-      const int places = Places(segment.ops(i), mutation, i == 0, i + 1 == segment.ops_size());
+      const int places =
+          Places(plan, segment.ops(i), mutation, i == 0, i + 1 == segment.ops_size());
       for (int place = 0; place < places; ++place) sites.push_back({s, i, place});
     }
   }
@@ -167,7 +214,7 @@ pb::Plan Mutant(const pb::Plan& plan, Mutation mutation, const Site& site) {
   if (ChangesBuffer(mutation)) {
     ChangeBuffer(*mutant.mutable_buffers(site.index), mutation);
   } else {
-    ChangeOp(*mutant.mutable_segments(site.segment), mutation, site);
+    ChangeOp(*mutant.mutable_segments(site.segment), mutation, site, plan.events_size());
   }
   return mutant;
 }

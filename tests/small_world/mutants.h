@@ -16,7 +16,13 @@ enum class Mutation {
   kDropReshard,
   kDropReduceCopyIn,
   kDropReduceScatter,  // or local copy
+  kDropConcat,         // of a flat parameter's gradients
+  kDropDivide,         // likewise
   kDropRandom,
+  kDropRecord,
+  kDropEventWait,
+  kOtherRecord,  // of the same event, one earlier
+  kOtherEvent,
   kFreeEarlier,
   kFreeLater,
   kAllocateLater,
@@ -24,8 +30,9 @@ enum class Mutation {
   kShrinkBuffer,
   kGrowBuffer,
   kChangeCategory,
+  kForgetStream,  // that the allocator is told of
 };
-inline constexpr int kMutations = 15;
+inline constexpr int kMutations = 22;
 
 std::string_view Name(Mutation mutation);
 
