@@ -27,6 +27,7 @@ class DataWalk {
     for (const pb::Parameter& p : plan.parameters()) {
       if (!p.frozen()) trainable_.push_back(p.sharded_buffer());
     }
+    for (const pb::Buffer& b : plan.buffers()) has_buckets_ |= b.category() == pb::BUCKET;
   }
 
   void BeginProgram(int number) {
@@ -96,6 +97,18 @@ class DataWalk {
     return OkStatus();
   }
 
+  // What is reduced in buckets stays autograd's gradient, or the bucket.
+  template <typename Buffers>
+  Status AllGradients(const Buffers& buffers, std::string_view verb) {
+    if (!has_buckets_) return All(buffers, verb, pb::SHARDED_GRAD);
+    for (const int32_t b : buffers) {
+      if (category(b) == pb::BUCKET) continue;
+      const int32_t gradient[] = {b};
+      RETURN_IF_ERROR(All(gradient, verb, pb::UNSHARDED_GRAD));
+    }
+    return OkStatus();
+  }
+
   Status CheckCategories(const pb::Op& op) {
     switch (op.kind_case()) {
       case pb::Op::kCopyToDevice:
@@ -129,12 +142,19 @@ class DataWalk {
       case pb::Op::kOptimizerInit:
         return All(op.out(), "writes", pb::OPTIMIZER_STATE);
       case pb::Op::kOptimizerStep:
-        return All(op.in(), "reads", pb::SHARDED_GRAD);
+        return AllGradients(op.in(), "reads");
       case pb::Op::kClipNorms:
-        RETURN_IF_ERROR(All(op.in(), "reads", pb::SHARDED_GRAD));
+        RETURN_IF_ERROR(AllGradients(op.in(), "reads"));
         return All(op.out(), "writes", pb::TEMP);
       case pb::Op::kClipScale:
-        return All(op.out(), "writes", pb::SHARDED_GRAD);
+        return AllGradients(op.out(), "writes");
+      case pb::Op::kBucketCopyIn:
+        return All(op.out(), "writes", pb::BUCKET);
+      case pb::Op::kBucketCopyOut:
+        RETURN_IF_ERROR(All(op.in(), "reads", pb::BUCKET));
+        return All(op.out(), "writes", pb::UNSHARDED_GRAD);
+      case pb::Op::kBroadcast:
+        return All(op.out(), "writes", pb::SHARDED_PARAM);
       case pb::Op::kCompute:
         return CheckWritten(op);
       default:
@@ -165,6 +185,7 @@ class DataWalk {
 
   Status CheckKind(const pb::Op& op) {
     if (IsPartOfGather(op)) return CheckGather(contents_, op);
+    if (has_buckets_ && op.has_all_reduce()) return OkStatus();  // rule bucket has all of it
     if (IsPartOfReduction(op)) {
       if (op.has_reduce_scatter() || op.has_local_reduce()) {
         reduced_[static_cast<size_t>(op.unit())] = true;
@@ -191,6 +212,9 @@ class DataWalk {
 
   Status CheckCompute(const pb::Op& op) {
     for (const int32_t b : op.in()) {
+      if (category(b) == pb::SHARDED_PARAM && plan_.mesh().shard_size() > 1) {
+        return Broken("gather", fmt::format("reads buffer {}, of which other ranks have parts", b));
+      }
       if (category(b) != pb::UNSHARDED_PARAM) continue;
       const pb::Buffer& buffer = plan_.buffers(b);
       if (buffer.has_unit() && contents_.Holds(b, Data::kParameters, buffer.unit())) continue;
@@ -228,6 +252,7 @@ class DataWalk {
   // parameters.
   template <typename Buffers>
   Status CheckHandedOver(const Buffers& gradients, std::string_view rule) {
+    if (has_buckets_) return OkStatus();  // rule bucket
     std::fill(handed_over_.begin(), handed_over_.end(), false);
     for (const int32_t b : gradients) {
       const Content& c = content(b);
@@ -274,6 +299,7 @@ class DataWalk {
   const pb::Plan& plan_;
   Contents contents_;
   std::vector<int32_t> trainable_;  // shards in the plan's order
+  bool has_buckets_ = false;
   std::vector<bool> reduced_;       // units, in this program
   std::vector<bool> handed_over_;   // scratch: parameters whose gradients were read
 };

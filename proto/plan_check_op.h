@@ -39,6 +39,10 @@ Status CheckMove(const OpContext& c);
 // buffers are in their table.
 Status CheckUpdate(const OpContext& c);
 
+// Rules bucket, broadcast and owner, as far as an op says it by itself.
+Status CheckBucketMove(const OpContext& c);
+bool MovesBucket(const pb::Op& op);
+
 // Rule host. REQUIRES: the op's buffers and stream are in their tables.
 Status CheckHost(const OpContext& c);
 

@@ -1,6 +1,7 @@
 // What ops of clipping and the optimizer say of themselves: rules clip and optimizer.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -29,6 +30,51 @@ std::vector<int64_t> StateOf(pb::OptimizerKind kind, const pb::Parameter& p, int
   return {SizeOf(DType::kFp32), moment, moment};
 }
 
+// A buffer that one rank has and all others have nothing of.
+bool IsOnlyOn(int owner, int64_t bytes, const pb::Buffer& buffer, int ranks) {
+  if (owner != 0) {
+    return buffer.bytes() == 0 && buffer.others_size() == (bytes > 0 ? 1 : 0) &&
+           (bytes == 0 || (buffer.others(0).rank() == owner && buffer.others(0).bytes() == bytes));
+  }
+  const bool only = std::ranges::all_of(buffer.others(), [](const auto& o) { return o.bytes() == 0; });
+  return buffer.bytes() == bytes && only && buffer.others_size() == (bytes > 0 ? ranks - 1 : 0);
+}
+
+// Rule owner: state is where the update is.
+Status CheckStateOfOwner(const OpContext& c, int32_t buffer, int owner, int64_t bytes) {
+  if (IsOnlyOn(owner, bytes, c.buffer(buffer), c.plan.mesh().world_size())) return OkStatus();
+  return c.Broken("owner", fmt::format("buffer {} is not {} bytes on rank {}, which updates the "
+                                       "parameter, and none on others",
+                                       buffer, bytes, owner));
+}
+
+// One for each trainable parameter, the same in all updates.
+Status CheckOwners(const OpContext& c) {
+  const auto& owners = c.op().optimizer_step().owners();
+  const auto& others = OwnersIn(c.plan);
+  if (!std::equal(owners.begin(), owners.end(), others.begin(), others.end())) {
+    return c.Broken("owner", "divides the parameters otherwise than another update");
+  }
+  const int ranks = c.plan.mesh().replicate_size();
+  const bool known =
+      std::ranges::all_of(owners, [&](int32_t owner) { return InTable(owner, ranks); });
+  const bool complete =
+      owners.empty() || owners.size() == static_cast<int>(Trainable(c.plan).size());
+  if (known && complete && (owners.empty() || c.plan.mesh().shard_size() == 1)) return OkStatus();
+  return c.Broken("owner", fmt::format("does not name one of {} ranks for each trainable parameter",
+                                       ranks));
+}
+
+// Elements that a rank updates: with owners the one with most.
+int64_t UpdatedElems(const pb::Plan& plan, const google::protobuf::RepeatedField<int32_t>& owners) {
+  std::vector<int64_t> elems(static_cast<size_t>(owners.empty() ? 1 : plan.mesh().world_size()));
+  int i = 0;
+  for (const pb::Parameter* p : Trainable(plan)) {
+    elems[static_cast<size_t>(owners.empty() ? 0 : owners[i++])] += p->padded_shard_numel();
+  }
+  return std::ranges::max(elems);
+}
+
 Status CheckInit(const OpContext& c) {
   const pb::OptimizerKind kind = c.op().optimizer_init().kind();
   if (!IsKnown(kind)) {
@@ -36,9 +82,17 @@ Status CheckInit(const OpContext& c) {
   }
   ASSIGN_OR_RETURN(const int64_t element,
                    SizeIn(c, 1, oplib::MomentDType(c.plan, c.op().optimizer_init().dtype())));
+  const auto& owners = OwnersIn(c.plan);
   int i = 0;
+  int parameter = 0;
   for (const pb::Parameter* p : Trainable(c.plan)) {
+    const int owner = parameter < owners.size() ? owners[parameter] : -1;
+    ++parameter;
     for (const int64_t bytes : StateOf(kind, *p, element)) {
+      if (owner >= 0 && i < c.op().out_size()) {
+        RETURN_IF_ERROR(CheckStateOfOwner(c, c.op().out(i++), owner, bytes));
+        continue;
+      }
       if (i < c.op().out_size() && c.buffer(c.op().out(i)).bytes() != bytes) {
         return c.Broken("optimizer", fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
                                                  "expected {}",
@@ -74,15 +128,12 @@ Status CheckNumbers(const OpContext& c) {
 
 Status CheckStep(const OpContext& c) {
   RETURN_IF_ERROR(CheckNumbers(c));
+  RETURN_IF_ERROR(CheckOwners(c));
   // Of each parameter, the shard and its state.
   const pb::OptimizerStep& step = c.op().optimizer_step();
   const int buffers = step.kind() == pb::SGD ? 1 + oplib::MomentCount(pb::SGD, step.momentum()) : 4;
-  int64_t elems = 0;
-  int outputs = 0;
-  for (const pb::Parameter* p : Trainable(c.plan)) {
-    elems += p->padded_shard_numel();
-    outputs += buffers;
-  }
+  const int outputs = buffers * static_cast<int>(Trainable(c.plan).size());
+  const int64_t elems = UpdatedElems(c.plan, step.owners());
   if (step.elems() != elems) {
     return c.Broken("optimizer", fmt::format("updates {} elements, the trainable shards have {}",
                                              step.elems(), elems));

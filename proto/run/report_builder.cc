@@ -21,11 +21,12 @@ struct Moved {
 };
 
 bool IsCollective(const pb::Op& op) {
-  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce();
+  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce() ||
+         op.has_broadcast();
 }
 
 // A ring passes on every slice of the whole buffer but one: (n-1)/n of it; an all-reduce twice, to
-// reduce and to gather. REQUIRES: the op is a collective.
+// reduce and to gather; a broadcast all of it once. REQUIRES: the op is a collective.
 Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
   if (op.has_all_gather()) {
     const pb::AllGather& gather = op.all_gather();
@@ -40,6 +41,11 @@ Moved Traffic(const pb::Plan& plan, const pb::Op& op) {
     const int64_t others = plan.groups(reduce.group()).size() - 1;
     return {1, reduce.elems_in() * size, reduce.elems_out() * size,
             reduce.elems_out() * size * others};
+  }
+  if (op.has_broadcast()) {
+    const pb::Broadcast& send = op.broadcast();
+    const int64_t bytes = send.elems() * SizeOf(static_cast<DType>(send.dtype()));
+    return {1, bytes, bytes, plan.groups(send.group()).size() > 1 ? bytes : 0};
   }
   const pb::AllReduce& reduce = op.all_reduce();
   const int64_t bytes = reduce.elems() * SizeOf(static_cast<DType>(reduce.dtype()));
