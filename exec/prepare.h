@@ -63,8 +63,8 @@ struct GatherSlices {
   bool is_in_place = true;
 };
 
-// Elements of the first of `in` times a factor into a part of `out`; to accumulate, what is there is
-// added before it is multiplied.
+// Elements of the first of `in` times a factor into a part of `out`; to accumulate, what is there
+// is added before it is multiplied.
 struct ScaleInto {
   DType dtype = DType::kFp32;
   int64_t numel = 0;
@@ -156,9 +156,9 @@ struct UpdateParameters {
   std::vector<GradientSlice> gradients;  // the same by trainable parameter, in the plan's order
 };
 
-using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices, ScaleInto, SendToAll,
-                          ReduceInPlace, DivideElements, AddElements, ZeroState, MeasureGradients,
-                          ScaleGradients, UpdateParameters>;
+using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices, ReduceSlices,
+                          ScaleInto, SendToAll, ReduceInPlace, DivideElements, AddElements,
+                          ZeroState, MeasureGradients, ScaleGradients, UpdateParameters>;
 
 inline constexpr int kNoStream = -1;
 inline constexpr int kNoRandom = -1;

@@ -54,9 +54,8 @@ StatusOr<std::vector<GradientSlice>> ListedGradients(const OpContext& c) {
     const DType dtype = c.shards.dtype(trainable[i]);
     const int64_t numel = c.shards.numel(trainable[i]);
     if ((from + numel) * SizeOf(dtype) > c.buffer_bytes[c.op.in(i)]) {
-      return InvalidPlan(
-          fmt::format("reads elements {} to {} of buffer {}, which holds {} bytes", from,
-                      from + numel, c.op.in(i), c.buffer_bytes[c.op.in(i)]));
+      return InvalidPlan(fmt::format("reads elements {} to {} of buffer {}, which holds {} bytes",
+                                     from, from + numel, c.op.in(i), c.buffer_bytes[c.op.in(i)]));
     }
     found.push_back({dtype, numel, i, from});
   }

@@ -151,7 +151,8 @@ const char* LibraryName(pb::Strategy strategy) {
 }
 
 std::string Library(const PlanRequest& r, const StepDecisions& d) {
-  std::string text = fmt::format("library: {} of torch {}", LibraryName(d.strategy), d.behaviour.torch);
+  std::string text =
+      fmt::format("library: {} of torch {}", LibraryName(d.strategy), d.behaviour.torch);
   if (!r.torch.starts_with(d.behaviour.torch)) {
     text += fmt::format(", the newest known profile not above {}", r.torch);
   }

@@ -11,12 +11,11 @@ Status DecideFsdp1(const Fsdp1Request& r, pb::Fsdp1Options& options) {
   options.set_use_orig_params(r.use_orig_params);
   options.set_forward_prefetch(r.forward_prefetch);
   options.set_no_limit_all_gathers(!r.limit_all_gathers);
-  ASSIGN_OR_RETURN(const auto prefetch,
-                   Pick<pb::Fsdp1Options::BackwardPrefetch>(
-                       "backward-prefetch", r.backward_prefetch,
-                       {{"pre", pb::Fsdp1Options::BACKWARD_PRE},
-                        {"post", pb::Fsdp1Options::BACKWARD_POST},
-                        {"none", pb::Fsdp1Options::BACKWARD_NONE}}));
+  ASSIGN_OR_RETURN(const auto prefetch, Pick<pb::Fsdp1Options::BackwardPrefetch>(
+                                            "backward-prefetch", r.backward_prefetch,
+                                            {{"pre", pb::Fsdp1Options::BACKWARD_PRE},
+                                             {"post", pb::Fsdp1Options::BACKWARD_POST},
+                                             {"none", pb::Fsdp1Options::BACKWARD_NONE}}));
   options.set_backward_prefetch(prefetch);
   return OkStatus();
 }
@@ -38,7 +37,8 @@ Status DecideDdp(const DdpRequest& r, pb::DdpOptions& options) {
 // strategies.
 Status CheckReplicated(const PlanRequest& r) {
   const auto refuse = [&](const char* flag) {
-    return InvalidArgument(fmt::format("{}: strategy {} shards nothing; leave it out", flag, r.strategy));
+    return InvalidArgument(
+        fmt::format("{}: strategy {} shards nothing; leave it out", flag, r.strategy));
   };
   if (r.replicate_size != 1 && r.replicate_size != r.world_size) {
     return InvalidArgument(

@@ -10,9 +10,8 @@ namespace {
 
 Status Counts(const OpContext& c, int in, int out) {
   if (c.op().in_size() == in && c.op().out_size() == out) return OkStatus();
-  return c.Broken("collective",
-                  fmt::format("reads {} and writes {} buffers, expected {} and {}",
-                              c.op().in_size(), c.op().out_size(), in, out));
+  return c.Broken("collective", fmt::format("reads {} and writes {} buffers, expected {} and {}",
+                                            c.op().in_size(), c.op().out_size(), in, out));
 }
 
 Status HasAllElements(const OpContext& c, int32_t parameter, int64_t elems) {
@@ -25,8 +24,8 @@ Status HasAllElements(const OpContext& c, int32_t parameter, int64_t elems) {
     return c.Broken("bucket", fmt::format("parameter \"{}\" is not trained", p.path()));
   }
   if (Numel(p.shape()) == elems) return OkStatus();
-  return c.Broken("bucket", fmt::format("moves {} elements, not those of parameter \"{}\"", elems,
-                                        p.path()));
+  return c.Broken("bucket",
+                  fmt::format("moves {} elements, not those of parameter \"{}\"", elems, p.path()));
 }
 
 // `elems` elements from `offset` on lie inside the buffer.
@@ -44,8 +43,8 @@ Status CheckCopyIn(const OpContext& c) {
   RETURN_IF_ERROR(Counts(c, copy.accumulate() ? 2 : 1, 1));
   RETURN_IF_ERROR(HasAllElements(c, copy.parameter(), copy.elems()));
   if (!std::isfinite(copy.factor()) || copy.factor() <= 0) {
-    return c.Broken("bucket", fmt::format("multiplies by {}, expected a finite number above 0",
-                                          copy.factor()));
+    return c.Broken(
+        "bucket", fmt::format("multiplies by {}, expected a finite number above 0", copy.factor()));
   }
   const int64_t from = op.in_offsets().empty() ? 0 : op.in_offsets(0);
   RETURN_IF_ERROR(Inside(c, op.in(0), from, copy.elems(), copy.dtype()));
@@ -73,10 +72,10 @@ Status CheckBroadcast(const OpContext& c) {
   const pb::Group& group = c.plan.groups(send.group());
   const pb::Mesh& mesh = c.plan.mesh();
   if (group.size() != mesh.replicate_size() || group.stride() != mesh.shard_size()) {
-    return c.Broken("broadcast",
-                    fmt::format("is over {} ranks with stride {}, expected {} with stride {}",
-                                group.size(), group.stride(), mesh.replicate_size(),
-                                mesh.shard_size()));
+    return c.Broken(
+        "broadcast",
+        fmt::format("is over {} ranks with stride {}, expected {} with stride {}", group.size(),
+                    group.stride(), mesh.replicate_size(), mesh.shard_size()));
   }
   if (!InTable(send.root(), group.size())) {
     return c.Broken("broadcast",

@@ -300,8 +300,8 @@ class DataWalk {
   Contents contents_;
   std::vector<int32_t> trainable_;  // shards in the plan's order
   bool has_buckets_ = false;
-  std::vector<bool> reduced_;       // units, in this program
-  std::vector<bool> handed_over_;   // scratch: parameters whose gradients were read
+  std::vector<bool> reduced_;      // units, in this program
+  std::vector<bool> handed_over_;  // scratch: parameters whose gradients were read
 };
 
 }  // namespace

@@ -76,8 +76,8 @@ std::optional<int64_t> Numel(const Shape& shape) {
   return empty ? 0 : numel;
 }
 
-// Ranks that update each trainable parameter for all others, as the plan's updates say; empty = none
-// does.
+// Ranks that update each trainable parameter for all others, as the plan's updates say; empty =
+// none does.
 const google::protobuf::RepeatedField<int32_t>& OwnersIn(const pb::Plan& plan);
 
 inline bool InTable(int64_t index, int size) { return index >= 0 && index < size; }

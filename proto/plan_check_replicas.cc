@@ -140,8 +140,8 @@ class ReplicaWalk {
       const bool apart = it->first >= copy.offset() + copy.elems() ||
                          copy.offset() >= it->first + it->second.elems;
       if (!apart && !it->second.reduced) {
-        return Broken("bucket", fmt::format("overlaps the gradient of \"{}\"",
-                                            Path(it->second.parameter)));
+        return Broken("bucket",
+                      fmt::format("overlaps the gradient of \"{}\"", Path(it->second.parameter)));
       }
       it = apart ? std::next(it) : parts.erase(it);
     }
@@ -172,9 +172,10 @@ class ReplicaWalk {
     const pb::BucketCopyOut& copy = op.bucket_copy_out();
     const Part* part = Reduced(op.in(0), copy.offset(), copy.parameter());
     if (part == nullptr || part->source != op.out(0)) {
-      return Broken("bucket", fmt::format("does not copy the reduced gradient of \"{}\" to where it "
-                                          "was copied from",
-                                          Path(copy.parameter())));
+      return Broken("bucket",
+                    fmt::format("does not copy the reduced gradient of \"{}\" to where it "
+                                "was copied from",
+                                Path(copy.parameter())));
     }
     copied_out_[copy.parameter()] = op.out(0);
     return OkStatus();
@@ -182,14 +183,16 @@ class ReplicaWalk {
 
   // A micro-batch that reduces any gradient reduces all, once.
   Status Finish() {
-    const bool reduces = copied_in_ || std::ranges::any_of(reductions_, [](int n) { return n > 0; });
+    const bool reduces =
+        copied_in_ || std::ranges::any_of(reductions_, [](int n) { return n > 0; });
     copied_in_ = false;
     for (const int32_t p : trainable_) {
       const int times = std::exchange(reductions_[p], 0);
       if (!reduces || times == 1) continue;
-      return Broken("bucket", fmt::format("before it, the gradient of \"{}\" is reduced {} times in "
-                                          "a micro-batch, expected once",
-                                          Path(p), times));
+      return Broken("bucket",
+                    fmt::format("before it, the gradient of \"{}\" is reduced {} times in "
+                                "a micro-batch, expected once",
+                                Path(p), times));
     }
     return OkStatus();
   }
@@ -240,7 +243,7 @@ class ReplicaWalk {
   int op_ = 0;
   Status unfinished_;  // what the segment before has left undone
   bool copied_in_ = false;
-  std::map<int32_t, Parts> parts_;  // by bucket
+  std::map<int32_t, Parts> parts_;   // by bucket
   std::vector<int> reductions_;      // per parameter, in this micro-batch
   std::vector<int32_t> copied_out_;  // per parameter, the buffer
   std::vector<int32_t> owed_;        // per parameter, the rank that has updated it

@@ -36,7 +36,8 @@ bool IsOnlyOn(int owner, int64_t bytes, const pb::Buffer& buffer, int ranks) {
     return buffer.bytes() == 0 && buffer.others_size() == (bytes > 0 ? 1 : 0) &&
            (bytes == 0 || (buffer.others(0).rank() == owner && buffer.others(0).bytes() == bytes));
   }
-  const bool only = std::ranges::all_of(buffer.others(), [](const auto& o) { return o.bytes() == 0; });
+  const bool only =
+      std::ranges::all_of(buffer.others(), [](const auto& o) { return o.bytes() == 0; });
   return buffer.bytes() == bytes && only && buffer.others_size() == (bytes > 0 ? ranks - 1 : 0);
 }
 
@@ -61,8 +62,8 @@ Status CheckOwners(const OpContext& c) {
   const bool complete =
       owners.empty() || owners.size() == static_cast<int>(Trainable(c.plan).size());
   if (known && complete && (owners.empty() || c.plan.mesh().shard_size() == 1)) return OkStatus();
-  return c.Broken("owner", fmt::format("does not name one of {} ranks for each trainable parameter",
-                                       ranks));
+  return c.Broken("owner",
+                  fmt::format("does not name one of {} ranks for each trainable parameter", ranks));
 }
 
 // Elements that a rank updates: with owners the one with most.

@@ -1,6 +1,6 @@
-// DistributedDataParallel's rules: every rank has all parameters, gradients are copied into buckets,
-// and a bucket is all-reduced as soon as the last of its gradients is there. Sources, and what was
-// measured: docs/ddp.md.
+// DistributedDataParallel's rules: every rank has all parameters, gradients are copied into
+// buckets, and a bucket is all-reduced as soon as the last of its gradients is there. Sources, and
+// what was measured: docs/ddp.md.
 #pragma once
 
 #include <initializer_list>
@@ -80,7 +80,7 @@ class Ddp : public ShardingRules {
   std::vector<GradientState> gradients_;
   std::vector<Place> places_;  // per parameter
   std::vector<Bucket> buckets_;
-  size_t next_bucket_ = 0;  // to be reduced: buckets go in order
+  size_t next_bucket_ = 0;    // to be reduced: buckets go in order
   std::vector<int> arrived_;  // parameters in the order of their first reduced gradients
   bool rebuilt_ = false;
   BackwardRules backward_;

@@ -205,7 +205,8 @@ class OptimizerLowering {
 
 }  // namespace
 
-std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const ShardingRules& rules) {
+std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph,
+                                                 const ShardingRules& rules) {
   std::vector<const ShardedParameter*> by_index(graph.parameters.size(), nullptr);
   for (const UnitLayout& unit : rules.layouts()) {
     for (const ShardedParameter& p : unit.parameters) by_index[p.parameter] = &p;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "planner/graph/model_graph.h"
-#include "planner/lower/sharding_rules.h"
 #include "planner/lower/plan_builder.h"
+#include "planner/lower/sharding_rules.h"
 #include "planner/lower/zero1.h"
 
 namespace foreshard {
@@ -24,8 +24,8 @@ struct UpdatePlace {
   bool on_host = false;  // shards, gradients, state and whatever the update holds
   int ranks = 1;         // in the shard group
   int group = 0;
-  bool partitioned = false;     // over the replicas: each updates some parameters for all
-  StreamId broadcast = kHost;   // then the stream on which it sends them
+  bool partitioned = false;    // over the replicas: each updates some parameters for all
+  StreamId broadcast = kHost;  // then the stream on which it sends them
   int replicate_group = 0;
 };
 
@@ -39,6 +39,7 @@ void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place, const
 void AddOffsets(const ShardingRules& rules, pb::Op& op);
 
 // The trainable parameters in the plan's order.
-std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph, const ShardingRules& rules);
+std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph,
+                                                 const ShardingRules& rules);
 
 }  // namespace foreshard

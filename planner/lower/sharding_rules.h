@@ -1,6 +1,7 @@
-// What a data-parallel library does around a model's forward and backward: an interface that the walk
-// over the model (lower/forward.h), the optimizer and the step see, and what its implementations share.
-// Each implementation is one library: lower/fsdp2.h, lower/fsdp1.h, lower/ddp.h.
+// What a data-parallel library does around a model's forward and backward: an interface that the
+// walk over the model (lower/forward.h), the optimizer and the step see, and what its
+// implementations share. Each implementation is one library: lower/fsdp2.h, lower/fsdp1.h,
+// lower/ddp.h.
 #pragma once
 
 #include <optional>
@@ -60,8 +61,8 @@ class ShardingRules : public GradientHooks {
   // The unsharded parameter, for kernels to read.
   virtual const Tensor& parameter(int index) const = 0;
 
-  // A sharded gradient that the backward left; consumed by the optimizer. One for each unit, or, where
-  // the library keeps them apart, for each parameter.
+  // A sharded gradient that the backward left; consumed by the optimizer. One for each unit, or,
+  // where the library keeps them apart, for each parameter.
   struct Gradient {
     int unit;
     BufferId buffer;
@@ -76,8 +77,8 @@ class ShardingRules : public GradientHooks {
 
   // ---- a step, micro-batch by micro-batch
   virtual void BeginMicroBatch(const BackwardRules& rules) = 0;
-  // Everything that decides how the next micro-batch is lowered, apart from its rules: two that find
-  // the same are the same program. Whatever counts is relative to now.
+  // Everything that decides how the next micro-batch is lowered, apart from its rules: two that
+  // find the same are the same program. Whatever counts is relative to now.
   virtual std::string State() const = 0;
   // The optimizer has run and gradients are dropped.
   virtual void EndStep() = 0;

@@ -1,5 +1,5 @@
-// ZeroRedundancyOptimizer: every parameter is updated by one rank, which keeps its state and sends it
-// to all others. docs/ddp.md.
+// ZeroRedundancyOptimizer: every parameter is updated by one rank, which keeps its state and sends
+// it to all others. docs/ddp.md.
 #pragma once
 
 #include <cstdint>

@@ -73,6 +73,14 @@ void SetCheckpoint(const json& options, CheckpointRequest& checkpoint) {
   if (Given(options, "early_stop")) checkpoint.early_stop = options["early_stop"];
 }
 
+// DDP's recordings name the strategy and the sizes of buckets.
+void SetDdp(const json& options, PlanRequest& request) {
+  request.strategy = options.at("strategy");
+  request.ddp.bucket_bytes = options.at("bucket_bytes");
+  request.ddp.first_bucket_bytes = options.at("first_bucket_bytes");
+  request.ddp.gradient_as_bucket_view = options.at("gradient_as_bucket_view");
+}
+
 void SetSharding(const json& options, PlanRequest& request) {
   for (const json& call : options.at("wrap")) {
     request.wrap_calls.push_back({call.at("modules"), ReshardOf(call, "reshard_after_forward")});
@@ -120,6 +128,7 @@ PlanRequest CaseRequest(const json& document) {
   request.seq = options.at("model").at("seq");
   request.loss = options.at("loss");
   SetSharding(options, request);
+  if (Given(options, "strategy")) SetDdp(options, request);
   if (Given(options, "checkpoint")) SetCheckpoint(options["checkpoint"], request.checkpoint);
   if (Given(options, "clip")) {
     request.clip = ClipRequest{options["clip"].at("max_norm"), options["clip"].at("foreach")};

@@ -66,11 +66,14 @@ int MicroBatchOf(const json& phase) {
 }
 
 // The phase that the record speaks of. Clipping and what follows are outside micro-batches.
-const pb::PhaseMemory* FindPhase(const pb::Report& report, const json& recorded) {
+const pb::PhaseMemory* FindPhase(const pb::Plan& plan, const pb::Report& report,
+                                 const json& recorded) {
+  const int iteration = std::min<int>(recorded.at("it"), plan.programs_size() - 1);
+  const std::string& program = plan.programs(iteration).name();
   const std::string name = recorded.at("ph");
   const bool in_micro_batch = name == "fwd" || name == "bwd";
   for (const pb::PhaseMemory& phase : report.phases()) {
-    if (phase.program() != (recorded.at("it") == 0 ? "first" : "steady")) continue;
+    if (phase.program() != program) continue;
     if (PhaseText(phase.phase()) != name) continue;
     if (in_micro_batch && phase.micro_batch() != MicroBatchOf(recorded)) continue;
     return &phase;
@@ -254,7 +257,7 @@ Lines PhaseDifferences(const json& document, const pb::Plan& plan, const Record&
                        const pb::Report& report) {
   Lines differences;
   for (const json& phase : document.at("memory").at("phases")) {
-    const pb::PhaseMemory* reported = FindPhase(report, phase);
+    const pb::PhaseMemory* reported = FindPhase(plan, report, phase);
     if (!reported) {
       differences.push_back(fmt::format("the report lacks the phase {} of iteration {}",
                                         phase.at("ph").dump(), phase.at("it").dump()));

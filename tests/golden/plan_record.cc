@@ -119,9 +119,8 @@ Record RecordOf(const pb::Plan& plan, const PlanRecordOptions& options) {
   Record record;
   record.units = UnitLines(plan, options);
   const std::vector<std::vector<Event>> events = EventsOf(plan, options);
-  record.events[0] = events[0];
-  record.events[1] = record.events[2] = events[1];
-  if (options.whole_model) record.kinds = events[1];
+  for (size_t i = 0; i < 3; ++i) record.events[i] = events[std::min(i, events.size() - 1)];
+  if (options.whole_model) record.kinds = record.events[1];
   for (const pb::Buffer& buffer : plan.buffers()) {
     if (buffer.category() != pb::TEMP) continue;
     record.largest_temporary = std::max(record.largest_temporary, buffer.bytes());

@@ -35,8 +35,20 @@ std::string ReductionText(const json& e) {
   return text;
 }
 
+// "layers.0.w1.weight at 128 times 0.5"
+std::string MoveText(const json& e) {
+  std::string text = fmt::format("{} at {}", e.at("parameter").get<std::string>(),
+                                 e.at("offset").get<int64_t>());
+  if (e.contains("factor")) text += fmt::format(" times {}", e["factor"].get<double>());
+  return e.value("in_place", false) ? text + ", accumulate" : text;
+}
+
 std::string HowText(const json& e, bool is_late) {
   const std::string kind = e.at("k");
+  if (kind.starts_with("bucket_copy")) return MoveText(e);
+  if (kind == "broadcast") {
+    return fmt::format("{} from {}", e.at("parameter").get<std::string>(), e.at("root").get<int>());
+  }
   if (kind == "all_gather") return e.at("reason");
   if (kind == "reduce_scatter") return ReductionText(e);
   if (kind == "all_reduce") return e.at("op");
