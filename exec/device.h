@@ -58,7 +58,9 @@ class Device {
   // later: a block may hold, until the work that is queued on the pool's stream now has run, what
   // its last owner still uses. Returns kUnavailable when there is no memory left.
   virtual StatusOr<Block> Allocate(int64_t bytes, Pool pool) = 0;
-  virtual void Free(const Block& block, Pool pool) = 0;
+  // `users`: streams beside the pool's own whose work may use the block. Nobody else gets it until
+  // all that is queued on them now has run.
+  virtual void Free(const Block& block, Pool pool, std::span<const int> users) = 0;
   // Bytes allocated and not freed, on the device and on the host.
   virtual int64_t device_bytes() const = 0;
   virtual int64_t host_bytes() const = 0;
@@ -77,8 +79,9 @@ class Device {
   virtual void Write(int stream, const Block& to, std::span<const std::byte> from) = 0;
   virtual void Read(int stream, const Block& from, std::span<std::byte> to) = 0;
 
-  // Events recorded two calls ago and earlier may be forgotten: all that waits for them has run.
-  virtual void BeginStep() = 0;
+  // Events recorded two calls ago and earlier may be forgotten but for those in `kept`: they have
+  // come, and nothing that is queued waits for them.
+  virtual void BeginStep(std::span<Event* const> kept) = 0;
 
   // Nanoseconds on the clock of TimeSpan.
   virtual int64_t Now() const = 0;

@@ -71,6 +71,11 @@ StatusOr<PreparedOp> PrepareOp(const OpContext& context) {
   }
   out.micro_batch = op.micro_batch();
   if (op.has_random()) out.random = op.random();
+  if (op.has_record()) out.record = op.record();
+  out.record_stream = op.record_stream();
+  for (const pb::EventWait& wait : op.event_waits()) {
+    out.event_waits.push_back({wait.event(), wait.back()});
+  }
   return out;
 }
 

@@ -163,14 +163,23 @@ using Work = std::variant<std::monostate, RunKernel, CopyElements, GatherSlices,
 inline constexpr int kNoStream = -1;
 inline constexpr int kNoRandom = -1;
 
+inline constexpr int kNoEvent = -1;
+
+// One of the records of an event: that which `back` others have followed.
+struct RecordWait {
+  int event = 0;
+  int back = 0;
+};
+
 struct PreparedOp {
   int stream = kNoStream;
-  std::vector<int> waits;            // ops of the segment
-  std::vector<int> host_waits;       // ops of the segment
-  std::vector<int> awaited_streams;  // everything issued on them so far
-  std::vector<int> allocs, frees;    // buffers
-  std::vector<int> in, out;          // buffers
-  std::vector<int> scratch;          // buffers that only this op uses
+  std::vector<int> waits;               // ops of the segment
+  std::vector<int> host_waits;          // ops of the segment
+  std::vector<RecordWait> event_waits;  // of the host
+  std::vector<int> awaited_streams;     // everything issued on them so far
+  std::vector<int> allocs, frees;       // buffers
+  std::vector<int> in, out;             // buffers
+  std::vector<int> scratch;             // buffers that only this op uses
   Work work;
   bool is_awaited = false;  // by a later op of the segment
   bool writes_loss = false;
@@ -178,6 +187,8 @@ struct PreparedOp {
   int group = -1;       // of collectives
   int micro_batch = 0;  // of the segment's first repetition
   int random = kNoRandom;
+  int record = kNoEvent;  // event that is recorded once the op is issued
+  int record_stream = 0;
   std::string place;  // "step op 17 (copy_out, layers.3)", for messages
 };
 

@@ -203,6 +203,17 @@ class Sizes {
     return Fills(op.out(0), numel * Size(op.grad_finalize().to()));
   }
 
+  // The scratch is what stands where there is no gradient.
+  Status Concatenated(const pb::Op& op) {
+    const pb::ConcatGradients& join = op.concat_gradients();
+    int64_t missing = join.elems();
+    for (const int p : join.parameters()) missing -= shards_.numel(p);
+    for (const int buffer : ScratchOf(op)) {
+      RETURN_IF_ERROR(Fills(buffer, missing * Size(join.dtype())));
+    }
+    return Fills(op.out(0), join.elems() * Size(join.dtype()));
+  }
+
   Status CopiedToHost(const pb::Op& op) {
     const int p = op.copy_to_host().parameter();
     const bool is_flat = shards_.IsFlat(op.unit());
@@ -249,7 +260,7 @@ class Sizes {
       case pb::Op::kSplitGradient:
         return one(op.split_gradient().elems(), op.split_gradient().dtype());
       case pb::Op::kConcatGradients:
-        return one(op.concat_gradients().elems(), op.concat_gradients().dtype());
+        return Concatenated(op);
       case pb::Op::kReduceCopyIn:
         return one(op.reduce_copy_in().elems_out(), op.reduce_copy_in().to());
       case pb::Op::kReduceScatter:

@@ -18,6 +18,19 @@ namespace {
 // in time, and memory for inputs does not pile up.
 constexpr size_t kStepsAhead = 1;
 
+// Records of each event that may still be waited for.
+std::vector<size_t> RecordsKept(const PreparedPlan& plan, int events) {
+  std::vector<size_t> kept(events, 0);
+  for (const PreparedSegment& segment : plan.segments) {
+    for (const PreparedOp& op : segment.ops) {
+      for (const RecordWait& wait : op.event_waits) {
+        kept[wait.event] = std::max(kept[wait.event], static_cast<size_t>(wait.back) + 1);
+      }
+    }
+  }
+  return kept;
+}
+
 double ToDouble(std::span<const std::byte> bytes, DType dtype) {
   float value = 0;
   ConvertElements(bytes.data(), dtype, &value, DType::kFp32, 1);
@@ -35,6 +48,8 @@ RankRunner::RankRunner(const RunContext& context, int rank, const PreparedPlan& 
       communicator_(communicator),
       blocks_(prepared.buffer_bytes.size()),
       group_ends_(context.plan.groups_size()),
+      records_(context.plan.events_size()),
+      records_kept_(RecordsKept(prepared, context.plan.events_size())),
       log_(static_cast<int>(context.programs.size()), context.plan.programs_size()) {}
 
 Status RankRunner::Run() {
@@ -107,7 +122,9 @@ Status RankRunner::WriteNow(int buffer, std::vector<std::byte> bytes) {
 // ---- a step
 
 Status RankRunner::RunStep(int step) {
-  device_.BeginStep();
+  std::vector<Event*> kept;
+  for (const auto& records : records_) kept.insert(kept.end(), records.begin(), records.end());
+  device_.BeginStep(kept);
   step_ = step;
   micro_batch_ = -1;
   for (GroupEnd& end : group_ends_) {
@@ -147,6 +164,7 @@ Status RankRunner::RunSegment(int segment, int repetition) {
 
 Status RankRunner::Issue(const PreparedOp& op, std::vector<Event*>& events) {
   for (const int wait : op.host_waits) RETURN_IF_ERROR(device_.Synchronize(events[wait]));
+  for (const RecordWait& wait : op.event_waits) RETURN_IF_ERROR(AwaitRecord(wait, op));
   if (op.reads_input && MicroBatchOf(op) != micro_batch_) {
     RETURN_IF_ERROR(FeedInputs(MicroBatchOf(op)));
   }
@@ -162,15 +180,38 @@ Status RankRunner::Issue(const PreparedOp& op, std::vector<Event*>& events) {
     RETURN_IF_ERROR(Launch(op, log != nullptr ? &log->span : nullptr));
     if (op.is_awaited) events[instance_.position] = device_.Record(op.stream);
   }
-  for (const int buffer : op.frees) {
-    ASSIGN_OR_RETURN(const Block block, Find(buffer, op));
-    device_.Free(block, PoolOf(buffer));
-    blocks_[buffer] = {};
-  }
+  for (const int buffer : op.frees) RETURN_IF_ERROR(FreeBuffer(buffer, op));
+  if (op.record != kNoEvent) Record(op.record, op.record_stream);
   if (log != nullptr) {
     log->device_bytes = device_.device_bytes();
     log->host_bytes = device_.host_bytes();
   }
+  return OkStatus();
+}
+
+Status RankRunner::AwaitRecord(const RecordWait& wait, const PreparedOp& op) {
+  const std::deque<Event*>& records = records_[wait.event];
+  if (static_cast<size_t>(wait.back) < records.size()) {
+    return device_.Synchronize(records[wait.back]);
+  }
+  return InvalidPlan(
+      fmt::format("{} waits for record {} back of event {}, which has been recorded "
+                  "{} times",
+                  op.place, wait.back, wait.event, records.size()));
+}
+
+void RankRunner::Record(int event, int stream) {
+  if (records_kept_[event] == 0) return;  // nobody waits for any
+  std::deque<Event*>& records = records_[event];
+  records.push_front(device_.Record(stream));
+  if (records.size() > records_kept_[event]) records.pop_back();
+}
+
+Status RankRunner::FreeBuffer(int buffer, const PreparedOp& op) {
+  ASSIGN_OR_RETURN(const Block block, Find(buffer, op));
+  const auto& users = context_.plan.buffers(buffer).recorded_on();
+  device_.Free(block, PoolOf(buffer), {users.data(), static_cast<size_t>(users.size())});
+  blocks_[buffer] = {};
   return OkStatus();
 }
 

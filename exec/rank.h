@@ -68,6 +68,9 @@ class RankRunner {
   Status RunStep(int step);
   Status RunSegment(int segment, int repetition);
   Status Issue(const PreparedOp& op, std::vector<Event*>& events);
+  Status AwaitRecord(const RecordWait& wait, const PreparedOp& op);
+  void Record(int event, int stream);
+  Status FreeBuffer(int buffer, const PreparedOp& op);
   StatusOr<Block> Find(int buffer, const PreparedOp& op) const;
   StatusOr<std::vector<Block>> FindAll(const std::vector<int>& buffers, const PreparedOp& op) const;
   Status Launch(const PreparedOp& op, TimeSpan* span);
@@ -91,7 +94,10 @@ class RankRunner {
   std::vector<std::byte> loading_;  // on its way to the device, even if the run fails meanwhile
   std::vector<Block> blocks_;       // by buffer; of those that are alive
   std::vector<GroupEnd> group_ends_;
-  std::deque<Pending> pending_;  // steps that may not have ended, oldest first
+  std::vector<std::deque<Event*>> records_;  // by event of the plan; those that may be waited for,
+                                             // latest first
+  std::vector<size_t> records_kept_;         // of each
+  std::deque<Pending> pending_;              // steps that may not have ended, oldest first
   int awaited_steps_ = 0;
   int step_ = 0;
   int micro_batch_ = -1;  // that the inputs hold

@@ -62,6 +62,58 @@ void DecideReplicated(const PlanRequest& r, StepDecisions& d) {
   d.forward.output.reset();
 }
 
+bool IsHybrid(pb::Strategy s) { return s == pb::HYBRID_SHARD || s == pb::HYBRID_SHARD_ZERO2; }
+
+// What FSDP1 does not have.
+Status CheckFlat(const PlanRequest& r, pb::Strategy strategy) {
+  if (IsHybrid(strategy) && r.replicate_size == 1) {
+    return InvalidArgument(fmt::format(
+        "strategy: {} shards within groups of ranks that hold the same; set replicate to how many "
+        "of them there are",
+        r.strategy));
+  }
+  if (!IsHybrid(strategy) && r.replicate_size > 1) {
+    return InvalidArgument(fmt::format(
+        "strategy: {} has no replicas, and replicate is {}; use hybrid_shard or hybrid_shard_zero2",
+        r.strategy, r.replicate_size));
+  }
+  if (IsHybrid(strategy) && r.replicate_size == r.world_size) {
+    return InvalidArgument(fmt::format(
+        "strategy: {} with {} replicas leaves shard groups of one rank, in which PyTorch does not "
+        "reduce over the replicas; use no_shard",
+        r.strategy, r.replicate_size));
+  }
+  const auto refuse = [&](const char* flag, const char* what) {
+    return InvalidArgument(fmt::format("{}: FSDP1 {}; use strategy fsdp2", flag, what));
+  };
+  if (!r.shard_placements.empty()) return refuse("shard-dim", "cuts flat parameters");
+  if (!r.forward_prefetch.empty() || r.forward_prefetch_ahead > 0) {
+    return refuse("forward-prefetch", "gathers one unit ahead or none");
+  }
+  if (!r.backward_prefetch.empty() || r.backward_prefetch_ahead > 0) {
+    return refuse("backward-prefetch", "gathers the unit before or none");
+  }
+  if (!r.sharded_in_backward.empty()) {
+    return refuse("no-unshard-in-backward", "gathers every unit in backward");
+  }
+  return OkStatus();
+}
+
+// Ranks and dtypes of FSDP1.
+Status DecideFlat(const PlanRequest& r, StepDecisions& d) {
+  RETURN_IF_ERROR(CheckFlat(r, d.strategy));
+  // PyTorch switches to NO_SHARD where nobody is there to share with.
+  if (d.shard_ranks == 1) d.strategy = pb::NO_SHARD;
+  if (d.strategy == pb::NO_SHARD) {
+    d.shard_ranks = 1;
+    d.replicas = r.world_size;
+  }
+  if (!r.reduce_dtype) d.reduce = d.forward.compute;
+  d.forward.casts_inputs = false;
+  d.casts_root_inputs = r.cast_forward_inputs && r.param_dtype.has_value();
+  return OkStatus();
+}
+
 }  // namespace
 
 Status DecideStrategy(const PlanRequest& r, StepDecisions& d) {
@@ -84,6 +136,7 @@ Status DecideStrategy(const PlanRequest& r, StepDecisions& d) {
     DecideReplicated(r, d);
     return OkStatus();
   }
+  if (IsFsdp1(d.strategy)) return DecideFlat(r, d);
   return InvalidArgument(fmt::format("strategy: {} is not planned yet", r.strategy));
 }
 

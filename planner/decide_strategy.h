@@ -6,8 +6,8 @@
 
 namespace foreshard {
 
-// Fills the strategy and the options of its library, and how ranks share it (shard_ranks, replicas).
-// kInvalidArgument for unknown names and for what PyTorch refuses.
+// Fills the strategy and the options of its library, and how ranks share it (shard_ranks,
+// replicas). kInvalidArgument for unknown names and for what PyTorch refuses.
 Status DecideStrategy(const PlanRequest& request, StepDecisions& decisions);
 
 }  // namespace foreshard

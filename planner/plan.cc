@@ -9,6 +9,7 @@
 #include "planner/decide_optimizer.h"
 #include "planner/decide_strategy.h"
 #include "planner/decisions.h"
+#include "planner/flat_units.h"
 #include "planner/graph/analysis.h"
 #include "planner/lower/facts.h"
 #include "planner/lower/step.h"
@@ -217,11 +218,17 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& asked) {
   RETURN_IF_ERROR(CheckModel(model, graph, decisions));
   ASSIGN_OR_RETURN(const std::vector<WrapRequest> calls,
                    CallsOf(graph, model.block_class(), request, decisions.strategy));
-  ASSIGN_OR_RETURN(const std::vector<Unit> units, MakeUnits(graph, calls));
+  ASSIGN_OR_RETURN(const std::vector<Unit> units,
+                   IsFsdp1(decisions.strategy)
+                       ? MakeFlatUnits(graph, calls, decisions.fsdp1.use_orig_params())
+                       : MakeUnits(graph, calls));
   RETURN_IF_ERROR(CheckUnitsRun(graph, units));
   ListPrefetchAhead(graph, units, request);
   ASSIGN_OR_RETURN(decisions.units,
                    DecideUnits(graph, units, request, decisions.behaviour, decisions.shard_ranks));
+  if (IsFsdp1(decisions.strategy)) {
+    decisions.units = FlatUnitRules(units, decisions.strategy);
+  }
   RETURN_IF_ERROR(DecideCheckpoint(graph, model.block_class(), request.checkpoint, decisions));
   ASSIGN_OR_RETURN(decisions.shard_dims,
                    DecideShardDims(graph, decisions.units, request, decisions.shard_ranks));

@@ -14,15 +14,16 @@ namespace foreshard::plan_check {
 enum class Data : uint8_t {
   kNothing,
   kAnything,
-  kOnDevice,    // the shard of a parameter of a unit, copied from the host
-  kCastShard,   // of a unit, as the following
-  kKept,        // this rank's part of a parameter, kept after forward
-  kSlice,       // this rank's part of a gather output
-  kGathered,    // the whole of it
-  kStacked,     // a parameter copied out as [rank][shard]
-  kParameters,  // a parameter, copied out
-  kSplit,       // the gradient of a parameter as [rank][shard]
-  kGradients,   // interleaved for a reduction
+  kOnDevice,      // the shard of a parameter of a unit, copied from the host
+  kCastShard,     // of a unit, as the following
+  kKept,          // this rank's part of a parameter, kept after forward
+  kSlice,         // this rank's part of a gather output
+  kGathered,      // the whole of it
+  kStacked,       // a parameter copied out as [rank][shard]
+  kParameters,    // a parameter, copied out
+  kSplit,         // the gradient of a parameter as [rank][shard]
+  kFlatGradient,  // of a flat parameter
+  kGradients,     // interleaved for a reduction
   kReduced,
   kFinalized,
   kNorms,    // of gradients, or their squares, of this rank
@@ -34,6 +35,9 @@ struct Content {
   int32_t unit = -1;
   int32_t parameter = -1;  // the only one, -1 = all of the unit's
   bool kept = false;       // gathered from what fewer ranks than all have kept
+  // Of a flat parameter's gradient: the ranks that it is the sum over, and what it was divided by.
+  double ranks = 1;
+  double divisor = 1;
 };
 
 // Of a buffer since it was allocated.
@@ -52,6 +56,9 @@ class Contents {
   const Content& operator[](int32_t buffer) const { return contents_[static_cast<size_t>(buffer)]; }
   Life& life(int32_t buffer) { return lives_[static_cast<size_t>(buffer)]; }
   pb::Category& category(int32_t buffer) { return life(buffer).category; }
+  pb::Category category(int32_t buffer) const {
+    return lives_[static_cast<size_t>(buffer)].category;
+  }
 
   void MoveTo(int program) { program_ = program; }
   void MoveTo(int segment, int op) {
@@ -77,6 +84,14 @@ class Contents {
   std::vector<Content> contents_;
   std::vector<Life> lives_;
 };
+
+// The same for units with a flat parameter, but for what a reduction ends with.
+Status CheckFlatGather(Contents& contents, const pb::Op& op);
+Status CheckFlatReduction(Contents& contents, const pb::Op& op);
+// That what ends it reads is the mean over all ranks.
+Status CheckMean(Contents& contents, const pb::Op& op);
+// The unit whose flat parameter's gradients a kernel adds up in place, or -1.
+int32_t UnitOfSum(const Contents& contents, const pb::Op& op);
 
 // Rule gather of each kind of op, and what it leaves. REQUIRES: the op has its kind, and a unit.
 Status CheckGather(Contents& contents, const pb::Op& op);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "proto/plan_check_contents.h"
+#include "proto/plan_check_op.h"
 #include "proto/plan_check_parts.h"
 #include "proto/plan_check_walk.h"
 
@@ -24,8 +25,8 @@ class DataWalk {
         contents_(plan),
         reduced_(static_cast<size_t>(plan.units_size())),
         handed_over_(static_cast<size_t>(plan.parameters_size())) {
-    for (const pb::Parameter& p : plan.parameters()) {
-      if (!p.frozen()) trainable_.push_back(p.sharded_buffer());
+    for (const OptimizerTensor& t : OptimizerTensors(plan)) {
+      if (!Contains(trainable_, t.shard)) trainable_.push_back(t.shard);
     }
     for (const pb::Buffer& b : plan.buffers()) has_buckets_ |= b.category() == pb::BUCKET;
   }
@@ -97,18 +98,6 @@ class DataWalk {
     return OkStatus();
   }
 
-  // What is reduced in buckets stays autograd's gradient, or the bucket.
-  template <typename Buffers>
-  Status AllGradients(const Buffers& buffers, std::string_view verb) {
-    if (!has_buckets_) return All(buffers, verb, pb::SHARDED_GRAD);
-    for (const int32_t b : buffers) {
-      if (category(b) == pb::BUCKET) continue;
-      const int32_t gradient[] = {b};
-      RETURN_IF_ERROR(All(gradient, verb, pb::UNSHARDED_GRAD));
-    }
-    return OkStatus();
-  }
-
   Status CheckCategories(const pb::Op& op) {
     switch (op.kind_case()) {
       case pb::Op::kCopyToDevice:
@@ -117,8 +106,9 @@ class DataWalk {
       case pb::Op::kCastShard:
         return All(op.out(), "writes", pb::CAST);
       case pb::Op::kGatherCopyIn:
-      case pb::Op::kAllGather:
         return All(op.out(), "writes", pb::AG_OUTPUT);
+      case pb::Op::kAllGather:
+        return All(op.out(), "writes", IsFlat(op) ? pb::UNSHARDED_PARAM : pb::AG_OUTPUT);
       case pb::Op::kJoinShards:
       case pb::Op::kLocalGather:
         return All(op.out(), "writes", pb::UNSHARDED_PARAM);
@@ -128,8 +118,11 @@ class DataWalk {
       case pb::Op::kSplitGradient:
         RETURN_IF_ERROR(All(op.in(), "reads", pb::UNSHARDED_GRAD));
         return All(op.out(), "writes", pb::UNSHARDED_GRAD);
+      case pb::Op::kConcatGradients:
+        RETURN_IF_ERROR(All(op.in(), "reads", pb::PARAM_GRAD));
+        return All(op.out(), "writes", pb::UNSHARDED_GRAD);
       case pb::Op::kReduceCopyIn:
-        RETURN_IF_ERROR(All(op.in(), "reads", pb::UNSHARDED_GRAD));
+        if (!IsFlat(op)) RETURN_IF_ERROR(All(op.in(), "reads", pb::UNSHARDED_GRAD));
         return All(op.out(), "writes", pb::RS_INPUT);
       case pb::Op::kReduceScatter:
       case pb::Op::kLocalReduce:
@@ -162,19 +155,42 @@ class DataWalk {
     }
   }
 
+  bool IsFlat(const pb::Op& op) const { return plan_.units(op.unit()).has_flat(); }
+
+  // With buckets autograd's gradient is what was reduced, or the bucket is.
+  // A flat parameter's gradient of which nothing is sharded stays what it was made as.
+  template <typename Buffers>
+  Status AllGradients(const Buffers& buffers, std::string_view verb) {
+    for (const int32_t b : buffers) {
+      const pb::Buffer& buffer = plan_.buffers(b);
+      const bool whole = plan_.mesh().shard_size() == 1 && buffer.has_unit() &&
+                         plan_.units(buffer.unit()).has_flat();
+      const bool bucketed = category(b) == pb::BUCKET || category(b) == pb::UNSHARDED_GRAD;
+      if (has_buckets_ && bucketed) continue;
+      if (whole && (category(b) == pb::UNSHARDED_GRAD || category(b) == pb::RS_INPUT)) continue;
+      const int32_t one[] = {b};
+      RETURN_IF_ERROR(All(one, verb, pb::SHARDED_GRAD));
+    }
+    return OkStatus();
+  }
+
   // The gradient itself, or a cast that is yet to be added to it.
   Status CheckFinalized(const pb::Op& op) {
-    if (op.out().empty()) return All(op.in(), "leaves", pb::SHARDED_GRAD);
+    if (op.out().empty()) return AllGradients(op.in(), "leaves");
     const bool casts = !op.grad_finalize().accumulate() && op.in(0) != op.out(0);
     if (casts && category(op.out(0)) == pb::RS_OUTPUT) return OkStatus();
-    return All(op.out(), "leaves", pb::SHARDED_GRAD);
+    return AllGradients(op.out(), "leaves");
   }
 
   // What kernels write; a forward that runs again writes nothing else than RECOMPUTE.
   Status CheckWritten(const pb::Op& op) {
     if (op.compute().recompute()) return All(op.out(), "writes", pb::RECOMPUTE);
+    const bool adds = UnitOfSum(contents_, op) >= 0;  // to a gradient, whatever that counts as
     for (const int32_t b : op.out()) {
-      if (category(b) == pb::ACTIVATION || category(b) == pb::UNSHARDED_GRAD) continue;
+      if (category(b) == pb::ACTIVATION || category(b) == pb::UNSHARDED_GRAD ||
+          category(b) == pb::PARAM_GRAD || adds) {
+        continue;
+      }
       const int32_t written[] = {b};
       RETURN_IF_ERROR(All(written, "writes", pb::TEMP));
     }
@@ -187,7 +203,7 @@ class DataWalk {
     if (IsPartOfGather(op)) return CheckGather(contents_, op);
     if (has_buckets_ && op.has_all_reduce()) return OkStatus();  // rule bucket has all of it
     if (IsPartOfReduction(op)) {
-      if (op.has_reduce_scatter() || op.has_local_reduce()) {
+      if (op.has_reduce_scatter() || op.has_local_reduce() || (op.has_all_reduce() && IsFlat(op))) {
         reduced_[static_cast<size_t>(op.unit())] = true;
       }
       return CheckReduction(contents_, op);
@@ -203,8 +219,7 @@ class DataWalk {
       case pb::Op::kClipScale:
         return CheckClipped(op);
       case pb::Op::kCompute:
-        RETURN_IF_ERROR(CheckCompute(op));
-        [[fallthrough]];
+        return CheckCompute(op);
       default:
         return contents_.Leave(op, {.data = Data::kAnything});
     }
@@ -212,17 +227,32 @@ class DataWalk {
 
   Status CheckCompute(const pb::Op& op) {
     for (const int32_t b : op.in()) {
-      if (category(b) == pb::SHARDED_PARAM && plan_.mesh().shard_size() > 1) {
-        return Broken("gather", fmt::format("reads buffer {}, of which other ranks have parts", b));
-      }
-      if (category(b) != pb::UNSHARDED_PARAM) continue;
-      const pb::Buffer& buffer = plan_.buffers(b);
-      if (buffer.has_unit() && contents_.Holds(b, Data::kParameters, buffer.unit())) continue;
-      return Broken("gather", fmt::format("reads buffer {}, which no copy_out or local_gather of "
-                                          "its unit has written last",
+      if (HoldsParameters(b)) continue;
+      return Broken("gather", fmt::format("reads buffer {}, which no gather of its unit has "
+                                          "written last",
                                           b));
     }
-    return OkStatus();
+    const int32_t unit = UnitOfSum(contents_, op);
+    if (unit >= 0) return contents_.Leave(op, {Data::kFlatGradient, unit});
+    return contents_.Leave(op, {.data = Data::kAnything});
+  }
+
+  // Of what a kernel reads: it is no parameter, or all of one is there.
+  bool HoldsParameters(int32_t b) const {
+    const pb::Buffer& buffer = plan_.buffers(b);
+    const bool whole = plan_.mesh().shard_size() == 1;
+    switch (contents_.category(b)) {
+      case pb::UNSHARDED_PARAM:
+        return buffer.has_unit() && contents_.Holds(b, Data::kParameters, buffer.unit());
+      case pb::SHARDED_PARAM:
+        return whole;
+      case pb::CAST:
+        return whole && buffer.has_unit() && plan_.units(buffer.unit()).has_flat() &&
+               (contents_.Holds(b, Data::kCastShard, buffer.unit()) ||
+                contents_.Holds(b, Data::kOnDevice, buffer.unit()));
+      default:
+        return true;
+    }
   }
 
   // Every unit that was reduced hands over one gradient, and all that is trained is written.

@@ -217,6 +217,7 @@ bool IsPartOfGather(const pb::Op& op) {
 }
 
 Status CheckGather(Contents& contents, const pb::Op& op) {
+  if (contents.plan().units(op.unit()).has_flat()) return CheckFlatGather(contents, op);
   GatherCheck check(contents, op);
   switch (op.kind_case()) {
     case pb::Op::kCopyToDevice:

@@ -79,7 +79,8 @@ class Walk {
   // writes count.
   Status Read(const pb::Segment& segment, int index) {
     const pb::Op& op = segment.ops(index);
-    const bool counted = op.has_compute() || op.has_reduce_copy_in() || op.has_bucket_copy_in();
+    const bool counted = op.has_compute() || op.has_reduce_copy_in() || op.has_concat_gradients() ||
+                         op.has_bucket_copy_in();
     for (int i = 0; counted && i < op.in_size(); ++i) {
       const size_t buffer = static_cast<size_t>(op.in(i));
       const int expected = op.in_versions().empty() ? 1 : op.in_versions(i);
@@ -148,11 +149,11 @@ class Walk {
     backward_ = backward_ || op.phase() == pb::BACKWARD;
     if (!op.has_unit()) return OkStatus();
     const MicroBatches now{op.micro_batch(), int64_t{op.micro_batch()} + repeat - 1};
-    if (op.has_all_gather() || op.has_local_gather()) {
+    if (op.has_all_gather() || op.has_local_gather() || op.has_concat_gradients()) {
       int64_t& last = gathered_.try_emplace(op.unit(), now.last).first->second;
       last = std::max(last, now.last);
     }
-    if (!op.has_reduce_scatter() && !op.has_local_reduce()) return OkStatus();
+    if (!Reduces(op)) return OkStatus();
     for (const MicroBatches& before : reduced_[op.unit()]) {
       if (before.last < now.first || now.last < before.first) continue;
       return plan_check::Broken(
@@ -162,6 +163,12 @@ class Walk {
     }
     reduced_[op.unit()].push_back(now);
     return OkStatus();
+  }
+
+  // Of a flat parameter that is not sharded, what adds up its gradients.
+  bool Reduces(const pb::Op& op) const {
+    const bool whole = plan_.mesh().shard_size() == 1 && plan_.units(op.unit()).has_flat();
+    return op.has_reduce_scatter() || op.has_local_reduce() || (whole && op.has_all_reduce());
   }
 
   // In a step that has a backward, a unit that was gathered and has gradients is reduced in the

@@ -304,10 +304,11 @@ int64_t GradientOffset(const pb::Plan& plan, int32_t parameter) {
   return offset;
 }
 
-// The parameter's part of a gradient that holds those of its unit.
+// The parameter's part of a gradient that holds those of its unit, or all of a flat parameter's.
 Status CheckCopyToHost(const OpContext& c) {
   const pb::Op& op = c.op();
   const pb::CopyToHost& copy = op.copy_to_host();
+  if (c.plan.units(op.unit()).has_flat()) return CheckCopy(c, copy.elems(), copy.dtype());
   RETURN_IF_ERROR(CheckParameter(c, copy.parameter()));
   RETURN_IF_ERROR(OneEach(c));
   const pb::Parameter& parameter = c.plan.parameters(copy.parameter());
@@ -355,6 +356,8 @@ Status CheckMove(const OpContext& c) {
       return CheckLocalCopy(c, "gather", op.local_gather().elems(), op.local_gather().dtype());
     case pb::Op::kSplitGradient:
       return CheckSplitGradient(c);
+    case pb::Op::kConcatGradients:
+      return CheckConcat(c);
     case pb::Op::kReduceCopyIn:
       return CheckReduceCopyIn(c);
     case pb::Op::kReduceScatter:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "proto/base/status.h"
 #include "proto/plan.pb.h"
@@ -39,9 +40,35 @@ Status CheckMove(const OpContext& c);
 // buffers are in their table.
 Status CheckUpdate(const OpContext& c);
 
+// The op joins gradients of its unit's flat parameter. REQUIRES: its buffers are in their table,
+// and it has a unit.
+Status CheckConcat(const OpContext& c);
+
+// A view of a flat parameter lies inside one of the parameters. `end` is the byte where it ends.
+Status CheckFlatView(const OpContext& c, const pb::TensorType& type, int32_t buffer, int64_t offset,
+                     int64_t end);
+
+// What the optimizer takes for a tensor on rank 0: the shard of a trainable parameter, a flat
+// parameter, or the part of one that belongs to a trainable parameter.
+struct OptimizerTensor {
+  std::string_view name;
+  int32_t shard = 0;  // buffer
+  int64_t numel = 0;  // with padding, but for parts
+  bool is_part = false;
+};
+// In the order in which the optimizer sees them. REQUIRES: CheckTables and CheckLayout.
+std::vector<OptimizerTensor> OptimizerTensors(const pb::Plan& plan);
+
 // Rules bucket, broadcast and owner, as far as an op says it by itself.
 Status CheckBucketMove(const OpContext& c);
 bool MovesBucket(const pb::Op& op);
+
+// Rule owner, of an optimizer_step.
+Status CheckOwners(const OpContext& c);
+// ... and of a buffer of the state of a parameter that `owner` updates.
+Status CheckStateOfOwner(const OpContext& c, int32_t buffer, int owner, int64_t bytes);
+// Elements that rank 0 updates; with owners, the rank with most. REQUIRES: CheckOwners.
+int64_t UpdatedElems(const OpContext& c);
 
 // Rule host. REQUIRES: the op's buffers and stream are in their tables.
 Status CheckHost(const OpContext& c);

@@ -21,6 +21,7 @@ class OrderWalk {
       : plan_(plan),
         order_(plan),
         streams_(static_cast<size_t>(plan.streams_size())),
+        programs_(plan.programs_size() - 1 + WalkedRepetitions(plan)),
         lives_(static_cast<size_t>(plan.buffers_size())),
         reads_(lives_.size() * streams_),
         owed_(streams_ * streams_),
@@ -57,12 +58,11 @@ class OrderWalk {
     return OkStatus();
   }
 
-  // `steady` begins where a step like itself has ended.
+  // `steady` begins where steps like itself have ended, and ends there.
   Status EndProgram(int number) {
-    const int steady = plan_.programs_size() - 1;
-    if (number < steady) return OkStatus();
+    if (number + 2 < programs_) return OkStatus();
     const std::vector<OpRef> before = std::exchange(queues_, Queues(number));
-    return number > steady ? CompareQueues(before) : OkStatus();
+    return number + 1 == programs_ ? CompareQueues(before) : OkStatus();
   }
 
  private:
@@ -233,6 +233,7 @@ class OrderWalk {
   const pb::Plan& plan_;
   HappensBefore order_;
   const size_t streams_;
+  const int programs_;  // that are walked
   int number_ = 0;
   int64_t visit_ = 0;
   OpRef here_;
@@ -242,7 +243,7 @@ class OrderWalk {
   std::vector<int32_t> owed_to_;  // the buffer of that use
   std::vector<bool> in_steady_;   // segments
   std::vector<bool> works_in_steady_;
-  std::vector<OpRef> queues_;  // at the end of the last steady
+  std::vector<OpRef> queues_;  // at the end of the last steady step
 };
 
 }  // namespace

@@ -69,7 +69,8 @@ class ReductionCheck {
     }
     // What has been copied is the gradient: nothing may be made of it any more.
     contents_[op_.in(0)].data = Data::kFinalized;
-    return Leave(Data::kFinalized, op_.copy_to_host().parameter());
+    const bool flat = plan_.units(op_.unit()).has_flat();
+    return Leave(Data::kFinalized, flat ? -1 : op_.copy_to_host().parameter());
   }
 
  private:
@@ -149,6 +150,7 @@ class ReductionCheck {
 
 bool IsPartOfReduction(const pb::Op& op) {
   switch (op.kind_case()) {
+    case pb::Op::kConcatGradients:
     case pb::Op::kSplitGradient:
     case pb::Op::kReduceCopyIn:
     case pb::Op::kReduceScatter:
@@ -166,6 +168,11 @@ bool IsPartOfReduction(const pb::Op& op) {
 }
 
 Status CheckReduction(Contents& contents, const pb::Op& op) {
+  const bool ends = op.has_grad_finalize() || op.has_copy_to_host();
+  if (contents.plan().units(op.unit()).has_flat()) {
+    if (!ends) return CheckFlatReduction(contents, op);
+    RETURN_IF_ERROR(CheckMean(contents, op));
+  }
   ReductionCheck check(contents, op);
   switch (op.kind_case()) {
     case pb::Op::kSplitGradient:

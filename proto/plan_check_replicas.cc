@@ -11,16 +11,6 @@
 
 namespace foreshard::plan_check {
 
-const google::protobuf::RepeatedField<int32_t>& OwnersIn(const pb::Plan& plan) {
-  static const google::protobuf::RepeatedField<int32_t> none;
-  for (const pb::Segment& segment : plan.segments()) {
-    for (const pb::Op& op : segment.ops()) {
-      if (op.has_optimizer_step()) return op.optimizer_step().owners();
-    }
-  }
-  return none;
-}
-
 namespace {
 
 // The gradient of a parameter in a bucket.

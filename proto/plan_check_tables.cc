@@ -1,4 +1,4 @@
-// Tables of a plan: indices, mesh, layout of units, inputs, kernels, programs.
+// Tables of a plan: indices, mesh, inputs, kernels, programs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -187,6 +187,8 @@ Status CheckParameters(const pb::Plan& plan) {
     for (const int32_t parameter : unit.parameters()) {
       RETURN_IF_ERROR(Index(place, "parameter", parameter, plan.parameters_size()));
     }
+    if (!unit.has_flat()) continue;
+    RETURN_IF_ERROR(Index(place, "flat buffer", unit.flat().sharded_buffer(), plan.buffers_size()));
   }
   return OkStatus();
 }
@@ -228,84 +230,6 @@ Status CheckPrograms(const pb::Plan& plan) {
     }
   }
   return OkStatus();
-}
-
-// Elements of the parameter's padded shard: ceil(slices / shard size) x the size of a slice. Along
-// other dimensions than the first, shards are equal.
-std::optional<int64_t> PaddedShardNumel(const pb::Parameter& parameter, int64_t shard_size) {
-  const std::optional<int64_t> numel = Numel(parameter.shape());
-  if (!InTable(parameter.shard_dim(), parameter.shape_size()) || !numel) return std::nullopt;
-  const int64_t slices = parameter.shape(parameter.shard_dim());
-  if (parameter.shard_dim() > 0 && slices % shard_size != 0) return std::nullopt;
-  if (slices == 0) return 0;
-  return Multiply(slices / shard_size + (slices % shard_size != 0), *numel / slices);
-}
-
-struct UnitSums {
-  int64_t numel = 0;
-  int64_t shard = 0;
-  int64_t grad_shard = 0;
-};
-
-Status AddParameter(const pb::Plan& plan, const pb::Parameter& p, int unit, UnitSums& sums) {
-  const std::string place = fmt::format("parameter \"{}\"", p.path());
-  const std::optional<int64_t> padded = PaddedShardNumel(p, plan.mesh().shard_size());
-  if (p.unit() != unit) {
-    return Broken("layout", place,
-                  fmt::format("is listed by unit \"{}\" but names unit {}", plan.units(unit).name(),
-                              p.unit()));
-  }
-  if (!padded || p.padded_shard_numel() != *padded) {
-    return Broken(
-        "layout", place,
-        fmt::format("padded_shard_numel {} along dimension {}, expected ceil(size / {}) x "
-                    "slice = {}",
-                    p.padded_shard_numel(), p.shard_dim(), plan.mesh().shard_size(),
-                    padded ? fmt::to_string(*padded) : "nothing for this shape"));
-  }
-  if (p.shard_offset() != sums.shard) {
-    return Broken("layout", place,
-                  fmt::format("shard_offset {}, expected {}", p.shard_offset(), sums.shard));
-  }
-  const std::optional<int64_t> bytes =
-      Multiply(*padded, ElementBytes(plan.decisions().original_dtype()));
-  const pb::Buffer& shard = plan.buffers(p.sharded_buffer());
-  if (!bytes || *bytes != shard.bytes()) {
-    return Broken("layout", place,
-                  fmt::format("its padded shard of {} elements does not fill the {} bytes of "
-                              "buffer {}",
-                              *padded, shard.bytes(), p.sharded_buffer()));
-  }
-  if (shard.category() != pb::SHARDED_PARAM) {
-    return Broken(
-        "category", place,
-        fmt::format("buffer {} is of category {}, expected {}", p.sharded_buffer(),
-                    pb::Category_Name(shard.category()), pb::Category_Name(pb::SHARDED_PARAM)));
-  }
-  sums.shard += *padded;
-  sums.numel += *Numel(p.shape());
-  if (!p.frozen()) sums.grad_shard += *padded;
-  return OkStatus();
-}
-
-Status CheckUnitSums(const pb::Plan& plan, const pb::Unit& unit, const UnitSums& sums) {
-  const std::optional<int64_t> gathered = Multiply(sums.shard, plan.mesh().shard_size());
-  const std::string place = fmt::format("unit \"{}\"", unit.name());
-  const auto expect = [&](std::string_view field, int64_t found, int64_t expected) {
-    if (found == expected) return OkStatus();
-    return Broken("layout", place, fmt::format("{} {}, expected {}", field, found, expected));
-  };
-  RETURN_IF_ERROR(expect("numel", unit.numel(), sums.numel));
-  RETURN_IF_ERROR(expect("padded_shard_numel", unit.padded_shard_numel(), sums.shard));
-  RETURN_IF_ERROR(
-      expect("grad_padded_shard_numel", unit.grad_padded_shard_numel(), sums.grad_shard));
-  if (unit.reshard_to() < 0 ||
-      (unit.reshard_to() > 0 && plan.mesh().shard_size() % unit.reshard_to() != 0)) {
-    return Broken("layout", place,
-                  fmt::format("reshard_to {} does not divide the {} ranks of a shard group",
-                              unit.reshard_to(), plan.mesh().shard_size()));
-  }
-  return expect("gathered_numel", unit.gathered_numel(), gathered.value_or(-1));
 }
 
 Status CheckType(const pb::TensorType& type, const std::string& place) {
@@ -360,30 +284,6 @@ Status CheckTables(const pb::Plan& plan) {
   RETURN_IF_ERROR(CheckInputs(plan));
   RETURN_IF_ERROR(CheckParameters(plan));
   return CheckPrograms(plan);
-}
-
-Status CheckLayout(const pb::Plan& plan) {
-  std::vector<int> listed(static_cast<size_t>(plan.parameters_size()), 0);
-  for (int u = 0; u < plan.units_size(); ++u) {
-    UnitSums sums;
-    for (const int32_t parameter : plan.units(u).parameters()) {
-      RETURN_IF_ERROR(AddParameter(plan, plan.parameters(parameter), u, sums));
-      if (sums.numel >= int64_t{1} << 61 || sums.shard >= int64_t{1} << 61) {
-        return Broken("layout", fmt::format("unit \"{}\"", plan.units(u).name()),
-                      "its parameters have 2^61 elements or more");
-      }
-      ++listed[static_cast<size_t>(parameter)];
-    }
-    RETURN_IF_ERROR(CheckUnitSums(plan, plan.units(u), sums));
-  }
-  for (int p = 0; p < plan.parameters_size(); ++p) {
-    if (listed[static_cast<size_t>(p)] != 1) {
-      return Broken("layout", fmt::format("parameter \"{}\"", plan.parameters(p).path()),
-                    fmt::format("is listed {} times by its unit, expected once",
-                                listed[static_cast<size_t>(p)]));
-    }
-  }
-  return OkStatus();
 }
 
 Status CheckKernels(const pb::Plan& plan) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "proto/oplib/optimizer_state.h"
@@ -15,65 +16,19 @@ bool IsKnown(pb::OptimizerKind kind) {
   return kind == pb::ADAMW || kind == pb::SGD || kind == pb::ADAMW_8BIT;
 }
 
-std::vector<const pb::Parameter*> Trainable(const pb::Plan& plan) {
-  std::vector<const pb::Parameter*> trainable;
-  for (const pb::Parameter& p : plan.parameters()) {
-    if (!p.frozen()) trainable.push_back(&p);
-  }
-  return trainable;
+// Rank 0's part of a parameter in a flat one, of which it has the first shard.
+int64_t FirstPart(const pb::Parameter& p, const pb::Unit& unit) {
+  const int64_t room = std::max<int64_t>(unit.padded_shard_numel() - p.flat_offset(), 0);
+  return std::min(Numel(p.shape()).value(), room);
 }
 
-// Bytes of each buffer of a parameter's state. REQUIRES: the kind is known.
-std::vector<int64_t> StateOf(pb::OptimizerKind kind, const pb::Parameter& p, int64_t element) {
-  const int64_t moment = oplib::MomentBytes(kind, p.padded_shard_numel(), element);
+// Bytes of each buffer of a tensor's state on rank 0, which has none for a part that it has nothing
+// of. REQUIRES: the kind is known.
+std::vector<int64_t> StateOf(pb::OptimizerKind kind, const OptimizerTensor& t, int64_t element) {
+  const int64_t moment = oplib::MomentBytes(kind, t.numel, element);
   if (kind == pb::SGD) return {moment};
-  return {SizeOf(DType::kFp32), moment, moment};
-}
-
-// A buffer that one rank has and all others have nothing of.
-bool IsOnlyOn(int owner, int64_t bytes, const pb::Buffer& buffer, int ranks) {
-  if (owner != 0) {
-    return buffer.bytes() == 0 && buffer.others_size() == (bytes > 0 ? 1 : 0) &&
-           (bytes == 0 || (buffer.others(0).rank() == owner && buffer.others(0).bytes() == bytes));
-  }
-  const bool only =
-      std::ranges::all_of(buffer.others(), [](const auto& o) { return o.bytes() == 0; });
-  return buffer.bytes() == bytes && only && buffer.others_size() == (bytes > 0 ? ranks - 1 : 0);
-}
-
-// Rule owner: state is where the update is.
-Status CheckStateOfOwner(const OpContext& c, int32_t buffer, int owner, int64_t bytes) {
-  if (IsOnlyOn(owner, bytes, c.buffer(buffer), c.plan.mesh().world_size())) return OkStatus();
-  return c.Broken("owner", fmt::format("buffer {} is not {} bytes on rank {}, which updates the "
-                                       "parameter, and none on others",
-                                       buffer, bytes, owner));
-}
-
-// One for each trainable parameter, the same in all updates.
-Status CheckOwners(const OpContext& c) {
-  const auto& owners = c.op().optimizer_step().owners();
-  const auto& others = OwnersIn(c.plan);
-  if (!std::equal(owners.begin(), owners.end(), others.begin(), others.end())) {
-    return c.Broken("owner", "divides the parameters otherwise than another update");
-  }
-  const int ranks = c.plan.mesh().replicate_size();
-  const bool known =
-      std::ranges::all_of(owners, [&](int32_t owner) { return InTable(owner, ranks); });
-  const bool complete =
-      owners.empty() || owners.size() == static_cast<int>(Trainable(c.plan).size());
-  if (known && complete && (owners.empty() || c.plan.mesh().shard_size() == 1)) return OkStatus();
-  return c.Broken("owner",
-                  fmt::format("does not name one of {} ranks for each trainable parameter", ranks));
-}
-
-// Elements that a rank updates: with owners the one with most.
-int64_t UpdatedElems(const pb::Plan& plan, const google::protobuf::RepeatedField<int32_t>& owners) {
-  std::vector<int64_t> elems(static_cast<size_t>(owners.empty() ? 1 : plan.mesh().world_size()));
-  int i = 0;
-  for (const pb::Parameter* p : Trainable(plan)) {
-    elems[static_cast<size_t>(owners.empty() ? 0 : owners[i++])] += p->padded_shard_numel();
-  }
-  return std::ranges::max(elems);
+  const bool none = t.is_part && t.numel == 0;
+  return {none ? 0 : SizeOf(DType::kFp32), moment, moment};
 }
 
 Status CheckInit(const OpContext& c) {
@@ -85,20 +40,20 @@ Status CheckInit(const OpContext& c) {
                    SizeIn(c, 1, oplib::MomentDType(c.plan, c.op().optimizer_init().dtype())));
   const auto& owners = OwnersIn(c.plan);
   int i = 0;
-  int parameter = 0;
-  for (const pb::Parameter* p : Trainable(c.plan)) {
-    const int owner = parameter < owners.size() ? owners[parameter] : -1;
-    ++parameter;
-    for (const int64_t bytes : StateOf(kind, *p, element)) {
+  int tensor = 0;
+  for (const OptimizerTensor& t : OptimizerTensors(c.plan)) {
+    const int owner = tensor < owners.size() ? owners[tensor] : -1;
+    ++tensor;
+    for (const int64_t bytes : StateOf(kind, t, element)) {
       if (owner >= 0 && i < c.op().out_size()) {
         RETURN_IF_ERROR(CheckStateOfOwner(c, c.op().out(i++), owner, bytes));
         continue;
       }
       if (i < c.op().out_size() && c.buffer(c.op().out(i)).bytes() != bytes) {
-        return c.Broken("optimizer", fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
-                                                 "expected {}",
-                                                 c.op().out(i), p->path(),
-                                                 c.buffer(c.op().out(i)).bytes(), bytes));
+        return c.Broken("optimizer",
+                        fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
+                                    "expected {}",
+                                    c.op().out(i), t.name, c.buffer(c.op().out(i)).bytes(), bytes));
       }
       ++i;
     }
@@ -130,11 +85,15 @@ Status CheckNumbers(const OpContext& c) {
 Status CheckStep(const OpContext& c) {
   RETURN_IF_ERROR(CheckNumbers(c));
   RETURN_IF_ERROR(CheckOwners(c));
-  // Of each parameter, the shard and its state.
+  // Of each tensor its state, and the shards that they are parts of.
   const pb::OptimizerStep& step = c.op().optimizer_step();
-  const int buffers = step.kind() == pb::SGD ? 1 + oplib::MomentCount(pb::SGD, step.momentum()) : 4;
-  const int outputs = buffers * static_cast<int>(Trainable(c.plan).size());
-  const int64_t elems = UpdatedElems(c.plan, step.owners());
+  const int states = step.kind() == pb::SGD ? oplib::MomentCount(pb::SGD, step.momentum()) : 3;
+  const int64_t elems = UpdatedElems(c);
+  int outputs = 0;
+  std::set<int32_t> shards;
+  for (const OptimizerTensor& t : OptimizerTensors(c.plan)) {
+    outputs += states + (shards.insert(t.shard).second ? 1 : 0);
+  }
   if (step.elems() != elems) {
     return c.Broken("optimizer", fmt::format("updates {} elements, the trainable shards have {}",
                                              step.elems(), elems));
@@ -149,13 +108,15 @@ Status CheckClips(const OpContext& c) {
   return c.Broken("clip", fmt::format("is in {}, expected CLIP", pb::Phase_Name(c.op().phase())));
 }
 
-// A norm for each parameter, then all of them, with several ranks twice.
+// A norm for each tensor, then all of them, with several ranks twice, or of flat parameters the
+// square of their norm.
 Status CheckNorms(const OpContext& c) {
   RETURN_IF_ERROR(CheckClips(c));
-  const auto tensors = static_cast<int64_t>(Trainable(c.plan).size());
+  const auto tensors = static_cast<int64_t>(OptimizerTensors(c.plan).size());
+  const bool flat = std::ranges::any_of(c.plan.units(), &pb::Unit::has_flat);
   std::vector<int64_t> elems(tensors, 1);
   elems.push_back(tensors);
-  if (c.plan.mesh().shard_size() > 1) elems.push_back(tensors);
+  if (c.plan.mesh().shard_size() > 1) elems.push_back(flat ? 1 : tensors);
   if (c.op().out_size() != static_cast<int>(elems.size())) {
     return c.Broken("clip",
                     fmt::format("writes {} buffers, expected {}", c.op().out_size(), elems.size()));
@@ -180,6 +141,22 @@ Status CheckScale(const OpContext& c) {
 }
 
 }  // namespace
+
+std::vector<OptimizerTensor> OptimizerTensors(const pb::Plan& plan) {
+  std::vector<OptimizerTensor> tensors;
+  for (const pb::Unit& unit : plan.units()) {
+    if (!unit.has_flat() || unit.flat().by_parameter() || unit.flat().frozen()) continue;
+    tensors.push_back({unit.name(), unit.flat().sharded_buffer(), unit.padded_shard_numel()});
+  }
+  for (const pb::Parameter& p : plan.parameters()) {
+    const pb::Unit& unit = plan.units(p.unit());
+    if (p.frozen() || (unit.has_flat() && !unit.flat().by_parameter())) continue;
+    const bool part = unit.has_flat();
+    tensors.push_back(
+        {p.path(), p.sharded_buffer(), part ? FirstPart(p, unit) : p.padded_shard_numel(), part});
+  }
+  return tensors;
+}
 
 Status CheckUpdate(const OpContext& c) {
   switch (c.op().kind_case()) {

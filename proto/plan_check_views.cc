@@ -31,7 +31,7 @@ std::optional<int64_t> ViewEnd(const pb::TensorType& type, int64_t offset) {
 Status CheckView(const OpContext& c, const pb::TensorType& type, int32_t buffer, int64_t offset) {
   const std::optional<int64_t> end = ViewEnd(type, offset);
   const int64_t bytes = c.buffer(buffer).bytes();
-  if (end && *end <= bytes) return OkStatus();
+  if (end && *end <= bytes) return CheckFlatView(c, type, buffer, offset, *end);
   return c.Broken("view", fmt::format("its view of buffer {} ends at byte {}, the buffer at {}",
                                       buffer, end ? fmt::to_string(*end) : "2^62 or more", bytes));
 }

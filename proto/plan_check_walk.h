@@ -13,16 +13,16 @@ namespace foreshard::plan_check {
 inline constexpr int kMostRecordsPast = 63;
 
 // How often `steady`, and a segment that repeats, is run: how two neighbouring runs of the same ops
-// relate is the same for all neighbours, and what a wait finds that looks past some records is the
-// same once that many runs have come before.
+// relate is the same for all neighbours. A wait for a record may find it in the run before, or as
+// many runs earlier as it looks past records; from then on they are alike.
 inline int WalkedRepetitions(const pb::Plan& plan) {
-  int past = 0;
+  int before = 0;
   for (const pb::Segment& segment : plan.segments()) {
     for (const pb::Op& op : segment.ops()) {
-      for (const pb::EventWait& wait : op.event_waits()) past = std::max(past, wait.back());
+      for (const pb::EventWait& wait : op.event_waits()) before = std::max(before, wait.back() + 1);
     }
   }
-  return 2 + std::min(past, kMostRecordsPast);
+  return 2 + std::min(before, kMostRecordsPast + 1);
 }
 
 // The number-th program that runs, from 0. REQUIRES: the plan has one.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <semaphore>
 #include <thread>
 #include <utility>
@@ -63,14 +64,30 @@ CpuDevice::CpuDevice(const PreparedPlan& plan, int streams, bool poisons, Failur
 CpuDevice::~CpuDevice() { streams_.clear(); }
 
 StatusOr<Block> CpuDevice::Allocate(int64_t bytes, Pool pool) {
+  TakeBackBlocks();
   ASSIGN_OR_RETURN(const Block block, memory_.Allocate(bytes, pool));
   changes_[pool.stream].push_back({block, false});
   return block;
 }
 
-void CpuDevice::Free(const Block& block, Pool pool) {
-  memory_.Free(block, pool);
-  changes_[pool.stream].push_back({block, true});
+void CpuDevice::Free(const Block& block, Pool pool, std::span<const int> users) {
+  std::vector<const CpuEvent*> uses;
+  for (const int stream : users) {
+    CpuEvent* event = NewEvent();
+    uses.push_back(event);
+    Push(stream, [event, data = block.data] {
+      sanitizers::Release(data);
+      event->Set();
+    });
+  }
+  if (uses.empty()) changes_[pool.stream].push_back({block, true});
+  memory_.Free(block, pool, std::move(uses));
+}
+
+void CpuDevice::TakeBackBlocks() {
+  for (const CpuMemory::Freed& freed : memory_.TakeBack()) {
+    changes_[freed.pool.stream].push_back({freed.block, true, true});
+  }
 }
 
 // All of the stream's own. A block of another stream's that is about to be used there has its
@@ -100,6 +117,7 @@ std::vector<CpuDevice::Change> CpuDevice::TakeChanges(int stream, const Launch& 
 void CpuDevice::Apply(const std::vector<Change>& changes) const {
   for (const Change& change : changes) {
     const Block& block = change.block;
+    if (change.had_users) sanitizers::Acquire(block.data);
     sanitizers::Permit(block.data, block.bytes);
     sanitizers::AnnounceWrite(block.data, block.bytes);
     if (poisons_) std::memset(block.data, kPoison, block.bytes);
@@ -159,9 +177,13 @@ void CpuDevice::Wait(int stream, Event* event) {
   Push(stream, [event = static_cast<CpuEvent*>(event)] { event->Wait(); });
 }
 
-Event* CpuDevice::Record(int stream) {
+CpuEvent* CpuDevice::NewEvent() {
   events_[0].push_back(std::make_unique<CpuEvent>(failure_));
-  CpuEvent* event = events_[0].back().get();
+  return events_[0].back().get();
+}
+
+Event* CpuDevice::Record(int stream) {
+  CpuEvent* event = NewEvent();
   Push(stream, [event] { event->Set(); });
   return event;
 }
@@ -188,10 +210,14 @@ void CpuDevice::Read(int stream, const Block& from, std::span<std::byte> to) {
   });
 }
 
-void CpuDevice::BeginStep() {
-  events_[2] = std::move(events_[1]);
-  events_[1] = std::move(events_[0]);
-  events_[0].clear();
+void CpuDevice::BeginStep(std::span<Event* const> kept) {
+  TakeBackBlocks();  // held for none of those that go
+  std::vector<std::unique_ptr<CpuEvent>> oldest = std::exchange(events_[2], {});
+  std::erase_if(oldest, [&](const std::unique_ptr<CpuEvent>& event) {
+    return std::ranges::find(kept, event.get()) == kept.end();
+  });
+  events_[2] = std::exchange(events_[1], std::exchange(events_[0], {}));
+  std::ranges::move(oldest, std::back_inserter(events_[2]));
 }
 
 int64_t CpuDevice::Clock() {

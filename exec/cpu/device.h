@@ -22,7 +22,7 @@ class CpuDevice : public Device {
   ~CpuDevice() override;
 
   StatusOr<Block> Allocate(int64_t bytes, Pool pool) override;
-  void Free(const Block& block, Pool pool) override;
+  void Free(const Block& block, Pool pool, std::span<const int> users) override;
   int64_t device_bytes() const override { return memory_.device_bytes(); }
   int64_t host_bytes() const override { return memory_.host_bytes(); }
   void Run(int stream, const Launch& launch) override;
@@ -31,7 +31,7 @@ class CpuDevice : public Device {
   Status Synchronize(Event* event) override;
   void Write(int stream, const Block& to, std::span<const std::byte> from) override;
   void Read(int stream, const Block& from, std::span<std::byte> to) override;
-  void BeginStep() override;
+  void BeginStep(std::span<Event* const> kept) override;
   int64_t Now() const override { return Clock(); }
 
   // ---- for work on streams: not virtual, as it may run while an heir is destroyed
@@ -43,6 +43,7 @@ class CpuDevice : public Device {
   struct Change {
     Block block;
     bool is_freed = false;
+    bool had_users = false;  // on other streams, which have released it
   };
   // Those that are due with this launch, which Apply then overwrites when it runs.
   std::vector<Change> TakeChanges(int stream, const Launch& launch);
@@ -50,6 +51,8 @@ class CpuDevice : public Device {
 
  private:
   std::vector<Change> TakeChanges(int stream, std::span<const Block> used);
+  void TakeBackBlocks();
+  CpuEvent* NewEvent();
   void Execute(const Launch& launch) const;
   void ExecuteKernel(const RunKernel& run, const Launch& launch) const;
 
@@ -59,7 +62,7 @@ class CpuDevice : public Device {
   CpuMemory memory_;
   std::vector<CpuKernel> kernels_;            // of the plan's table
   std::vector<std::vector<Change>> changes_;  // by stream
-  // Of this step and of the two before it.
+  // Of this step and of the two before it, and those of earlier ones that were to be kept.
   std::array<std::vector<std::unique_ptr<CpuEvent>>, 3> events_;
   std::vector<std::unique_ptr<CpuStream>> streams_;  // joined first
 };

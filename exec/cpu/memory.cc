@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "exec/cpu/sanitizers.h"
 #include "proto/base/check.h"
@@ -39,10 +41,22 @@ StatusOr<Block> CpuMemory::Allocate(int64_t bytes, Pool pool) {
   return all_.back();
 }
 
-void CpuMemory::Free(const Block& block, Pool pool) {
+void CpuMemory::Free(const Block& block, Pool pool, std::vector<const CpuEvent*> uses) {
   CHECK_LE(block.bytes, allocated_[pool.host]);
   allocated_[pool.host] -= block.bytes;
-  free_[{pool, block.bytes}].push_back(block.data);
+  if (uses.empty()) return GiveOut({block, pool});
+  held_.push_back({{block, pool}, std::move(uses)});
+}
+
+std::vector<CpuMemory::Freed> CpuMemory::TakeBack() {
+  std::vector<Freed> freed;
+  std::erase_if(held_, [&](const Held& held) {
+    const bool is_over = std::ranges::all_of(held.uses, &CpuEvent::HasCome);
+    if (is_over) freed.push_back(held.freed);
+    return is_over;
+  });
+  for (const Freed& f : freed) GiveOut(f);
+  return freed;
 }
 
 }  // namespace foreshard::exec

@@ -31,6 +31,12 @@ bool CpuEvent::Wait() {
   return true;
 }
 
+bool CpuEvent::HasCome() const {
+  const Hidden hidden;
+  const std::scoped_lock lock(mutex_);
+  return set_;
+}
+
 CpuStream::CpuStream(FailureFlag& failure) : failure_(failure), worker_([this] { Work(); }) {}
 
 CpuStream::~CpuStream() {

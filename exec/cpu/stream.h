@@ -20,10 +20,12 @@ class CpuEvent final : public Event {
   void Set();
   // Returns when the event is set (true) or the run has failed (false).
   bool Wait();
+  // Whether it is set; orders nothing for the caller.
+  bool HasCome() const;
 
  private:
   const FailureFlag& failure_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool set_ = false;
 };

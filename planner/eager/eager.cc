@@ -97,6 +97,12 @@ void Eager::Allocate(const Tensor& t) {
   if (storage.logits) builder_.buffer(storage.buffer).set_logits(true);
 }
 
+void Eager::Adopt(const Tensor& t, BufferId buffer) {
+  Storage& storage = storages_[t->storage];
+  CHECK(storage.buffer < 0 && !storage.external);
+  storage.buffer = buffer;
+}
+
 BufferId Eager::Disown(const Tensor& t) {
   Storage& storage = storages_[t->storage];
   storage.external = true;
@@ -225,6 +231,20 @@ void Eager::HookGradient(const Tensor& value, int hook) {
   nodes_[value->node].pre_hooks.push_back(hook);
 }
 
+Tensor GradientHooks::JoinGradients(int, std::span<Tensor>) {
+  CHECK(false) << "no leaf is split";
+  return {};
+}
+
+void Eager::JoinBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {
+  out[0] = e.hooks_->JoinGradients(static_cast<int>(node.number), in);
+}
+
+void Eager::SplitLeaf(const Tensor& leaf, std::span<Tensor*> views, int hook) {
+  const Tensor* in[] = {&leaf};
+  if (Node* node = Record(JoinBackward, in, views)) node->number = hook;
+}
+
 void Eager::Backward(const Tensor& loss, GradientHooks& hooks) {
   CHECK(loss->node >= 0) << "nothing requires a gradient";
   Tensor seed = Empty(loss->dtype, loss->shape);
@@ -299,16 +319,16 @@ void Eager::Deliver(const Edge& edge, Tensor gradient, GradientHooks& hooks) {
 }
 
 Tensor Eager::AddGradients(Tensor first, Tensor second) {
+  if (!IsSoleReference(first)) std::swap(first, second);
   if (IsSoleReference(first)) {
     Launch("add_", {&first, &second}, {&first});
+    storages_[first->storage].sum = true;
     return first;
   }
-  if (IsSoleReference(second)) {
-    Launch("add_", {&second, &first}, {&second});
-    return second;
-  }
+  std::swap(first, second);
   Tensor sum = Empty(first.dtype(), first.shape(), StridesLike(first.shape(), first->strides));
   Launch("add", {&first, &second}, {&sum});
+  storages_[sum->storage].sum = true;
   return sum;
 }
 

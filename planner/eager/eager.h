@@ -70,6 +70,9 @@ class GradientHooks {
   virtual void ParameterGradient(int parameter, Tensor gradient, bool summed) = 0;
   // The dtype in which the gradient of a parameter of `parameter_dtype` is kept.
   virtual DType GradientDType(int parameter, DType made, DType parameter_dtype) const = 0;
+  // The gradient of a leaf that was split (Eager::SplitLeaf), from those of its parts; null where
+  // none has come.
+  virtual Tensor JoinGradients(int hook, std::span<Tensor> gradients);
   // All nodes have run; the seed of the backward is still alive.
   virtual void AtEnd() = 0;
 };
@@ -101,6 +104,8 @@ class Eager {
   Tensor External(BufferId buffer, DType dtype, const Dims& shape);
   // Gives a tensor its memory, with the next op; launches do so for what they write.
   void Allocate(const Tensor& t);
+  // Gives a tensor a buffer that the next op allocates, to be freed with its last reference.
+  void Adopt(const Tensor& t, BufferId buffer);
   // From now on nobody here frees the tensor's buffer.
   BufferId Disown(const Tensor& t);
   // Moves an external tensor, and every view of it, to another buffer.
@@ -135,6 +140,13 @@ class Eager {
   bool MarkPoint(std::span<Tensor*> values, int hook);
   // Calls BeforeNode(hook) when the gradient of `value` is complete. REQUIRES: requires_grad.
   void HookGradient(const Tensor& value, int hook);
+  // Makes the views parts of a leaf: one node collects their gradients,
+  // GradientHooks::JoinGradients makes the leaf's of them.
+  void SplitLeaf(const Tensor& leaf, std::span<Tensor*> views, int hook);
+  // Whether several gradients were added up in the tensor's storage.
+  bool IsSum(const Tensor& t) const { return storages_[t->storage].sum; }
+  // As torch.is_grad_enabled().
+  bool records() const { return records_; }
   // Runs the backward of `loss` with the hooks; the graph is gone afterwards.
   void Backward(const Tensor& loss, GradientHooks& hooks);
 
@@ -160,6 +172,7 @@ class Eager {
     int references = 0;
     bool external = false;
     bool logits = false;
+    bool sum = false;  // of gradients
     int64_t bytes = 0;
     int64_t written_by = -1;  // launch
   };
@@ -188,6 +201,7 @@ class Eager {
   void Recompute(int region);
   std::vector<Tensor> Replay(int region, const std::vector<Tensor>& inputs);
   std::vector<Tensor> CheckpointReentrant(int region, const std::vector<Tensor>& inputs);
+  static void JoinBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out);
   static void ReentrantBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out);
   void ReleaseNode(Node& node);
   void ForgetNodes(size_t from, bool ran);

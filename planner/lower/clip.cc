@@ -4,18 +4,21 @@ namespace foreshard {
 namespace {
 
 // Vectors of the norms of all gradients that there are at once after the all-reduce: what it has
-// sent a copy of and received, the tensor that wraps this for autograd, and the roots.
+// sent a copy of and received, the tensor that wraps this for autograd, and the roots. Of flat
+// parameters, whose norm is one number: what becomes of it until it is the factor.
 constexpr int kVectorsAfterAllReduce = 3;
 
 class ClipLowering {
  public:
-  ClipLowering(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-               const ShardingRules& rules, PlanBuilder& builder)
+  ClipLowering(const ClipChoice& choice, const UpdatePlace& place, const ShardingRules& rules,
+               PlanBuilder& builder)
       : choice_(choice),
         place_(place),
         rules_(rules),
         builder_(builder),
-        tensors_(static_cast<int64_t>(TrainableOf(graph, rules).size())) {
+        tensors_(static_cast<int64_t>(OptimizerTensors(builder.plan(), rules.layouts()).size())),
+        flat_(builder.plan().units(0).has_flat()),
+        sums_(flat_ ? 1 : tensors_) {
     for (const ShardingRules::Gradient& g : rules.gradients()) gradients_.push_back(g.buffer);
   }
 
@@ -38,14 +41,17 @@ class ClipLowering {
   }
 
   // One norm after the other; then all in one tensor, which a single rank takes for what others
-  // send each other the squares of.
+  // send each other the squares of: of each, or of flat parameters that of the norm of all.
   void Norms() {
     for (int64_t i = 0; i < tensors_; ++i) norms_.push_back(Allocate(1));
-    if (place_.ranks > 1) norms_.push_back(Allocate(tensors_));
     norms_.push_back(Allocate(tensors_));
+    if (place_.ranks > 1) norms_.push_back(Allocate(sums_));
     pb::Op& op = builder_.Issue(place_.stream, gradients_, norms_);
     AddOffsets(rules_, op);
     op.mutable_clip_norms()->set_loop(choice_.loop);
+    if (!flat_ || place_.ranks == 1) return;
+    for (size_t i = 0; i + 1 < norms_.size(); ++i) builder_.Free(norms_[i]);
+    norms_ = {norms_.back()};
   }
 
   void AllReduce() {
@@ -53,7 +59,7 @@ class ClipLowering {
     pb::AllReduce& reduce =
         *builder_.Issue(place_.stream, {squares}, {squares}).mutable_all_reduce();
     reduce.set_group(place_.group);
-    reduce.set_elems(tensors_);
+    reduce.set_elems(sums_);
     reduce.set_dtype(ToProto(place_.original));
     reduce.set_reduction(pb::ReduceScatter::SUM);
   }
@@ -61,7 +67,7 @@ class ClipLowering {
   void Scale() {
     std::vector<BufferId> temporaries;
     if (place_.ranks > 1) {
-      for (int i = 0; i < kVectorsAfterAllReduce; ++i) temporaries.push_back(Allocate(tensors_));
+      for (int i = 0; i < kVectorsAfterAllReduce; ++i) temporaries.push_back(Allocate(sums_));
     } else {
       temporaries.push_back(Allocate(1));  // the norm of all
     }
@@ -81,18 +87,20 @@ class ClipLowering {
   const ShardingRules& rules_;
   PlanBuilder& builder_;
   const int64_t tensors_;
+  const bool flat_;
+  const int64_t sums_;  // elements of what ranks send each other
   std::vector<BufferId> gradients_;
   std::vector<BufferId> norms_;  // the last of them: the squares
 };
 
 }  // namespace
 
-void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-             const ShardingRules& rules, PlanBuilder& builder) {
+void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ShardingRules& rules,
+             PlanBuilder& builder) {
   builder.BeginSegment("clip");
   builder.SetPhase(pb::CLIP);
   builder.SetUnit(-1);
-  ClipLowering(choice, place, graph, rules, builder).Run();
+  ClipLowering(choice, place, rules, builder).Run();
 }
 
 }  // namespace foreshard

@@ -11,7 +11,7 @@ struct ClipChoice {
 };
 
 // Adds the segment "clip": torch.nn.utils.clip_grad_norm_ on sharded gradients.
-void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
-             const ShardingRules& rules, PlanBuilder& builder);
+void AddClip(const ClipChoice& choice, const UpdatePlace& place, const ShardingRules& rules,
+             PlanBuilder& builder);
 
 }  // namespace foreshard

@@ -26,8 +26,8 @@ struct ForwardChoices {
 
 class ForwardPass {
  public:
-  ForwardPass(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units, ShardingRules& rules,
-              const ForwardChoices& choices);
+  ForwardPass(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units,
+              ShardingRules& rules, const ForwardChoices& choices);
 
   // The tensors behind the graph's inputs, same order, for every run.
   void SetInputs(std::vector<Tensor> inputs) { inputs_ = std::move(inputs); }

@@ -18,14 +18,12 @@ bool IsAdam(const OptimizerChoice& choice) { return choice.kind != pb::SGD; }
 class OptimizerLowering {
  public:
   OptimizerLowering(const OptimizerChoice& choice, const UpdatePlace& place,
-                    const ModelGraph& graph, const ShardingRules& rules, PlanBuilder& builder,
-                    std::vector<BufferId>& state)
+                    const ShardingRules& rules, PlanBuilder& builder, std::vector<BufferId>& state)
       : choice_(choice),
         place_(place),
-        graph_(graph),
         rules_(rules),
         builder_(builder),
-        trainable_(TrainableOf(graph, rules)),
+        tensors_(OptimizerTensors(builder.plan(), rules.layouts())),
         state_(state) {
     if (place.partitioned) Divide();
   }
@@ -36,16 +34,12 @@ class OptimizerLowering {
     const int moments = oplib::MomentCount(choice_.kind, choice_.momentum);
     if (moments == 0) return;
     builder_.BeginSegment("optimizer_init");
-    for (size_t i = 0; i < trainable_.size(); ++i) {
-      builder_.SetUnit(builder_.plan().parameters(trainable_[i]->parameter).unit());
-      if (IsAdam(choice_)) {
-        state_.push_back(PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
-          return Updates(rank, i) ? SizeOf(DType::kFp32) : 0;
-        }));
-      }
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      builder_.SetUnit(tensors_[i].unit);
+      if (IsAdam(choice_)) state_.push_back(StepCount(i));
       for (int moment = 0; moment < moments; ++moment) {
         state_.push_back(PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
-          return oplib::MomentBytes(choice_.kind, LocalNumelOf(i, rank), SizeOf(choice_.state));
+          return oplib::MomentBytes(choice_.kind, NumelOn(i, rank), SizeOf(choice_.state));
         }));
       }
     }
@@ -59,7 +53,9 @@ class OptimizerLowering {
     std::vector<BufferId> in;
     std::vector<BufferId> out;
     for (const ShardingRules::Gradient& g : rules_.gradients()) in.push_back(g.buffer);
-    for (const ShardedParameter* p : trainable_) out.push_back(p->shard);
+    for (const OptimizerTensor& t : tensors_) {
+      if (std::find(out.begin(), out.end(), t.shard) == out.end()) out.push_back(t.shard);
+    }
     out.insert(out.end(), state_.begin(), state_.end());
     const std::vector<BufferId> temporaries = Temporaries();
     pb::Op& op = builder_.Issue(place_.stream, in, out);
@@ -91,9 +87,8 @@ class OptimizerLowering {
     // Square roots of all second moments at once, or all decayed gradients.
     const DType dtype = choice_.kind == pb::ADAMW ? choice_.state : place_.original;
     std::vector<BufferId> list;
-    for (size_t i = 0; i < trainable_.size(); ++i) {
-      list.push_back(
-          PerRank(pb::TEMP, [&](int rank) { return LocalNumelOf(i, rank) * SizeOf(dtype); }));
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      list.push_back(PerRank(pb::TEMP, [&](int rank) { return NumelOn(i, rank) * SizeOf(dtype); }));
     }
     return list;
   }
@@ -101,9 +96,9 @@ class OptimizerLowering {
   int64_t LoopBytes(int rank) const {
     int64_t most = 0;
     int64_t before = 0;
-    for (size_t i = 0; i < trainable_.size(); ++i) {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
       if (!Updates(rank, i)) continue;
-      const int64_t numel = LocalNumelOf(i, rank);
+      const int64_t numel = NumelOn(i, rank);
       most =
           std::max(most, oplib::LoopTemporaryBytes(choice_.kind, numel, before,
                                                    SizeOf(place_.original), SizeOf(choice_.state)));
@@ -112,11 +107,11 @@ class OptimizerLowering {
     return most;
   }
 
-  // Elements that a rank updates; where ranks differ by design, the one with most.
+  // Elements that rank 0 updates, which has most of its shards; without shards, the rank with most.
   int64_t UpdatedElems() const {
     std::vector<int64_t> elems(place_.partitioned ? ranks() : 1, 0);
-    for (size_t i = 0; i < trainable_.size(); ++i) {
-      elems[place_.partitioned ? partition_.owners[i] : 0] += trainable_[i]->local_numel;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      elems[place_.partitioned ? partition_.owners[i] : 0] += tensors_[i].NumelOn(0);
     }
     return std::ranges::max(elems);
   }
@@ -142,16 +137,22 @@ class OptimizerLowering {
     return !place_.partitioned || partition_.owners[i] == rank;
   }
 
-  int64_t LocalNumelOf(size_t i, int rank) const {
-    const ShardedParameter& p = *trainable_[i];
-    if (!Updates(rank, i)) return 0;
-    return LocalNumel(graph_.parameters[p.parameter].shape, p.shard_dim, place_.ranks,
-                      rank % place_.ranks);
+  int64_t NumelOn(size_t i, int rank) const {
+    return Updates(rank, i) ? tensors_[i].NumelOn(rank % place_.ranks) : 0;
+  }
+
+  // A rank without any part of a flat parameter's tensor does not update it.
+  BufferId StepCount(size_t i) {
+    const bool everywhere = !rules_.layouts()[tensors_[i].unit].flat;
+    return PerRank(pb::OPTIMIZER_STATE, [&](int rank) {
+      const bool updates = everywhere ? Updates(rank, i) : NumelOn(i, rank) > 0;
+      return updates ? SizeOf(DType::kFp32) : 0;
+    });
   }
 
   void Divide() {
     std::vector<int64_t> sizes;
-    for (const ShardedParameter* p : trainable_) sizes.push_back(p->numel);
+    for (const OptimizerTensor& t : tensors_) sizes.push_back(t.NumelOn(0));
     partition_ = PartitionBySize(sizes, ranks());
   }
 
@@ -159,13 +160,13 @@ class OptimizerLowering {
   void Broadcast() {
     builder_.WaitBeforeNext(place_.broadcast, builder_.last_op());
     for (const int i : partition_.order) {
-      const ShardedParameter& p = *trainable_[i];
-      builder_.SetUnit(builder_.plan().parameters(p.parameter).unit());
+      const OptimizerTensor& t = tensors_[i];
+      builder_.SetUnit(t.unit);
       pb::Broadcast& op =
-          *builder_.Issue(place_.broadcast, {p.shard}, {p.shard}).mutable_broadcast();
+          *builder_.Issue(place_.broadcast, {t.shard}, {t.shard}).mutable_broadcast();
       op.set_group(place_.replicate_group);
       op.set_root(partition_.owners[i]);
-      op.set_elems(p.numel);
+      op.set_elems(t.NumelOn(0));
       op.set_dtype(ToProto(place_.original));
     }
     builder_.SetUnit(-1);
@@ -195,25 +196,14 @@ class OptimizerLowering {
 
   const OptimizerChoice choice_;
   const UpdatePlace place_;
-  const ModelGraph& graph_;
   const ShardingRules& rules_;
   PlanBuilder& builder_;
-  const std::vector<const ShardedParameter*> trainable_;
+  const std::vector<OptimizerTensor> tensors_;
   Partition partition_;
   std::vector<BufferId>& state_;
 };
 
 }  // namespace
-
-std::vector<const ShardedParameter*> TrainableOf(const ModelGraph& graph,
-                                                 const ShardingRules& rules) {
-  std::vector<const ShardedParameter*> by_index(graph.parameters.size(), nullptr);
-  for (const UnitLayout& unit : rules.layouts()) {
-    for (const ShardedParameter& p : unit.parameters) by_index[p.parameter] = &p;
-  }
-  std::erase_if(by_index, [](const ShardedParameter* p) { return p->frozen; });
-  return by_index;
-}
 
 void AddOffsets(const ShardingRules& rules, pb::Op& op) {
   const std::vector<ShardingRules::Gradient>& gradients = rules.gradients();
@@ -222,9 +212,9 @@ void AddOffsets(const ShardingRules& rules, pb::Op& op) {
   while (op.in_offsets_size() < op.in_size()) op.add_in_offsets(0);
 }
 
-void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place, const ModelGraph& graph,
+void AddOptimizer(const OptimizerChoice& choice, const UpdatePlace& place,
                   const ShardingRules& rules, PlanBuilder& builder, std::vector<BufferId>& state) {
-  OptimizerLowering lowering(choice, place, graph, rules, builder, state);
+  OptimizerLowering lowering(choice, place, rules, builder, state);
   builder.SetPhase(pb::OPTIMIZER);
   builder.SetUnit(-1);
   if (choice.kind != pb::OPTIMIZER_NONE && state.empty()) lowering.Init();

@@ -36,7 +36,8 @@ struct Sharding {
   int reduce_inputs = 1;  // that are kept at most
   std::optional<double> divide_factor;
   bool force_sum = false;
-  bool offloads = false;  // shards, gradients and optimizer state are the host's
+  bool offloads = false;           // shards, gradients and optimizer state are the host's
+  bool casts_root_inputs = false;  // to the compute dtype; units below take what they get
 };
 
 // What has been decided for one unit.

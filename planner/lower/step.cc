@@ -9,6 +9,7 @@
 #include "planner/lower/ddp.h"
 #include "planner/lower/facts.h"
 #include "planner/lower/forward.h"
+#include "planner/lower/fsdp1.h"
 #include "planner/lower/fsdp2.h"
 #include "proto/oplib/workspace.h"
 
@@ -35,8 +36,8 @@ class StepLowering {
   void Run() {
     AddTables();
     AddGroups();
-    const ShardingPlace place{d_.shard_ranks, d_.original, streams_.compute, d_.offloads,
-                              d_.shard_dims};
+    const ShardingPlace place{d_.shard_ranks, d_.original,   streams_.compute,
+                              d_.offloads,    d_.shard_dims, FlatRuleOf()};
     std::vector<UnitLayout> layouts = LayOut(graph_, units_, place, builder_);
     FillUnits();
     AddInitialValues(model_, graph_, builder_.plan());
@@ -72,6 +73,10 @@ class StepLowering {
   std::unique_ptr<ShardingRules> MakeRules(Eager& eager, std::vector<UnitLayout> layouts) {
     if (IsReplicated(d_.strategy)) {
       return std::make_unique<Ddp>(eager, graph_, std::move(layouts), ShardingOf(), d_.ddp);
+    }
+    if (IsFsdp1(d_.strategy)) {
+      return std::make_unique<Fsdp1>(eager, graph_, units_, std::move(layouts), ShardingOf(),
+                                     d_.strategy, d_.fsdp1);
     }
     return std::make_unique<Fsdp2>(eager, graph_, units_, rules_, std::move(layouts), ShardingOf());
   }
@@ -159,8 +164,8 @@ class StepLowering {
   Uses LowerUpdate(const ShardingRules& rules) {
     const int first = builder_.plan().segments_size();
     const UpdatePlace update = PlaceOfUpdate();
-    if (d_.clip) AddClip(*d_.clip, update, graph_, rules, builder_);
-    AddOptimizer(d_.optimizer, update, graph_, rules, builder_, optimizer_state_);
+    if (d_.clip) AddClip(*d_.clip, update, rules, builder_);
+    AddOptimizer(d_.optimizer, update, rules, builder_, optimizer_state_);
     Uses uses;
     for (int s = first; s < builder_.plan().segments_size(); ++s) uses.push_back({s, 1});
     return uses;
@@ -223,10 +228,12 @@ class StepLowering {
   }
 
   void AddShardStreams() {
-    streams_.copy_in = builder_.AddStream("gather_copy_in", pb::Stream::GATHER_COPY_IN);
-    streams_.gather = builder_.AddStream("gather", pb::Stream::GATHER);
-    streams_.reduce = builder_.AddStream("reduce", pb::Stream::REDUCE);
-    if (d_.replicas > 1) {
+    const bool flat = IsFsdp1(d_.strategy);
+    streams_.copy_in =
+        builder_.AddStream(flat ? "pre_unshard" : "gather_copy_in", pb::Stream::GATHER_COPY_IN);
+    streams_.gather = builder_.AddStream(flat ? "unshard" : "gather", pb::Stream::GATHER);
+    streams_.reduce = builder_.AddStream(flat ? "post_backward" : "reduce", pb::Stream::REDUCE);
+    if (d_.replicas > 1 && d_.strategy != pb::NO_SHARD) {
       streams_.all_reduce = builder_.AddStream("all_reduce", pb::Stream::ALL_REDUCE);
     }
     if (d_.offloads) streams_.host = builder_.AddStream("host", pb::Stream::HOST);
@@ -248,7 +255,8 @@ class StepLowering {
     }
     gather_group_ = reduce_group_ = AddGroup("shard", d_.shard_ranks, 1);
     if (d_.separate_reduce_group) reduce_group_ = AddGroup("reduce", d_.shard_ranks, 1);
-    if (d_.replicas > 1) replicate_group_ = AddGroup("replicate", d_.replicas, d_.shard_ranks);
+    if (d_.replicas > 1 || d_.strategy == pb::NO_SHARD)
+      replicate_group_ = AddGroup("replicate", d_.replicas, d_.shard_ranks);
     std::map<int, int> by_size;  // groups that units are resharded to
     for (UnitRules& rules : rules_) {
       const int ranks = rules.reshard_to;
@@ -257,6 +265,19 @@ class StepLowering {
       if (fresh) it->second = AddGroup("shard_" + std::to_string(ranks), ranks, 1);
       rules.reshard_group = it->second;
     }
+  }
+
+  // Parameters that the optimizer sees start where kernels read them without a copy, and shards of
+  // them need no padding.
+  std::optional<FlatRule> FlatRuleOf() const {
+    constexpr int kAlignedBytes = 16;
+    if (!IsFsdp1(d_.strategy)) return std::nullopt;
+    FlatRule rule;
+    if (!d_.fsdp1.use_orig_params()) return rule;
+    rule.by_parameter = true;
+    rule.aligned = kAlignedBytes / SizeOf(d_.forward.compute);
+    rule.multiple = d_.strategy == pb::NO_SHARD ? d_.replicas : d_.shard_ranks;
+    return rule;
   }
 
   UpdatePlace PlaceOfUpdate() const {
@@ -299,6 +320,7 @@ class StepLowering {
     s.divide_factor = d_.divide_factor;
     s.force_sum = d_.force_sum;
     s.offloads = d_.offloads;
+    s.casts_root_inputs = d_.casts_root_inputs;
     return s;
   }
 
@@ -416,6 +438,9 @@ class StepLowering {
 }  // namespace
 
 bool IsReplicated(pb::Strategy strategy) { return strategy == pb::DDP || strategy == pb::ZERO1; }
+bool IsFsdp1(pb::Strategy strategy) {
+  return strategy >= pb::FULL_SHARD && strategy <= pb::HYBRID_SHARD_ZERO2;
+}
 
 void LowerStep(const pb::Model& model, const ModelGraph& graph, const std::vector<Unit>& units,
                const StepDecisions& decisions, pb::Plan& plan) {

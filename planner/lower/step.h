@@ -15,6 +15,9 @@
 
 namespace foreshard {
 
+// Whether units have flat parameters.
+bool IsFsdp1(pb::Strategy strategy);
+
 // What has been decided, ready to be lowered.
 struct StepDecisions {
   Behaviour behaviour;
@@ -30,6 +33,7 @@ struct StepDecisions {
   std::vector<int> shard_dims;   // per parameter; empty = dim 0 of all
   pb::Strategy strategy = pb::FULLY_SHARD;
   pb::Fsdp1Options fsdp1;
+  bool casts_root_inputs = false;  // of FSDP1
   pb::DdpOptions ddp;
   int micro_batches = 1;
   BackwardRules before_last;  // what holds for all micro-batches but the last

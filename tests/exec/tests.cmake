@@ -37,6 +37,9 @@ foreshard_test(moves_test
   DEPS foreshard_exec foreshard_proto)
 foreshard_test(update_test SOURCES exec/update_test.cc DEPS foreshard_exec foreshard_safetensors)
 foreshard_test(failure_test SOURCES exec/failure_test.cc DEPS foreshard_small_world foreshard_exec)
+foreshard_test(device_test
+  SOURCES exec/device_test.cc exec/events_test.cc
+  DEPS foreshard_small_world foreshard_exec)
 foreshard_test(training_test
   SOURCES exec/training_test.cc
   DEPS foreshard_exec foreshard_planner foreshard_model_sources)

@@ -1,3 +1,4 @@
+#include <cctype>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,29 @@ void SetDdp(const json& options, PlanRequest& request) {
   request.ddp.gradient_as_bucket_view = options.at("gradient_as_bucket_view");
 }
 
+// "_HYBRID_SHARD_ZERO2" -> "hybrid_shard_zero2"
+std::string StrategyOf(std::string name) {
+  if (name.starts_with('_')) name.erase(0, 1);
+  for (char& letter : name) letter = static_cast<char>(std::tolower(letter));
+  return name;
+}
+
+// "BACKWARD_PRE" -> "pre"
+std::string BackwardPrefetchOf(const json& options) {
+  if (!Given(options, "backward_prefetch")) return "none";
+  return options["backward_prefetch"] == "BACKWARD_PRE" ? "pre" : "post";
+}
+
+void SetFsdp1(const json& options, PlanRequest& request) {
+  request.strategy = StrategyOf(options.at("sharding_strategy"));
+  request.fsdp1.use_orig_params = options.at("use_orig_params");
+  request.fsdp1.backward_prefetch = BackwardPrefetchOf(options);
+  request.fsdp1.forward_prefetch = options.at("forward_prefetch");
+  request.fsdp1.limit_all_gathers = options.at("limit_all_gathers");
+  request.output_dtype.reset();  // arguments of FSDP2, which the recorder ignores
+  request.cast_forward_inputs = true;
+}
+
 void SetSharding(const json& options, PlanRequest& request) {
   for (const json& call : options.at("wrap")) {
     request.wrap_calls.push_back({call.at("modules"), ReshardOf(call, "reshard_after_forward")});
@@ -129,6 +153,7 @@ PlanRequest CaseRequest(const json& document) {
   request.loss = options.at("loss");
   SetSharding(options, request);
   if (Given(options, "strategy")) SetDdp(options, request);
+  if (options.at("fsdp") == 1) SetFsdp1(options, request);
   if (Given(options, "checkpoint")) SetCheckpoint(options["checkpoint"], request.checkpoint);
   if (Given(options, "clip")) {
     request.clip = ClipRequest{options["clip"].at("max_norm"), options["clip"].at("foreach")};

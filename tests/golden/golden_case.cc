@@ -44,7 +44,6 @@ std::string WhyNotCompared(const json& document) {
   if (IsSmall(document)) {
     const json& options = document.at("case");
     if (options.at("kind") != "train") return fmt::format("kind {}", options.at("kind").dump());
-    if (options.at("fsdp") == 1) return "FSDP1";
   } else if (document.at("spec").value("attn", "") != "cuda_flash") {
     // Other attention was recorded as CPU operators, which no profile of a whole model describes.
     return fmt::format("attention {}", document.at("spec").value("attn", "none"));

@@ -68,12 +68,10 @@ int MicroBatchOf(const json& phase) {
 // The phase that the record speaks of. Clipping and what follows are outside micro-batches.
 const pb::PhaseMemory* FindPhase(const pb::Plan& plan, const pb::Report& report,
                                  const json& recorded) {
-  const int iteration = std::min<int>(recorded.at("it"), plan.programs_size() - 1);
-  const std::string& program = plan.programs(iteration).name();
   const std::string name = recorded.at("ph");
   const bool in_micro_batch = name == "fwd" || name == "bwd";
   for (const pb::PhaseMemory& phase : report.phases()) {
-    if (phase.program() != program) continue;
+    if (phase.program() != ProgramOf(plan, recorded.at("it")).name()) continue;
     if (PhaseText(phase.phase()) != name) continue;
     if (in_micro_batch && phase.micro_batch() != MicroBatchOf(recorded)) continue;
     return &phase;
@@ -123,7 +121,9 @@ class LastEvent {
 std::string EventAt(const pb::Plan& plan, const Record& planned, const pb::OpRef& at) {
   const int64_t position = PositionOf(plan, at);
   LastEvent last;
-  for (const Event& event : planned.events[at.program() == "first" ? 0 : 1]) {
+  int iteration = 0;
+  while (ProgramOf(plan, iteration).name() != at.program()) ++iteration;
+  for (const Event& event : planned.events[iteration]) {
     if (event.position > position) break;
     last.Pass(fmt::format("{}{}", event.phase, event.micro_batch), event.kind, event.unit);
   }

@@ -24,9 +24,10 @@ std::string Line(const Event& e) {
 }
 
 bool IsModelled(const std::string& kind) {
-  constexpr std::array<std::string_view, 13> kKinds = {
-      "cast_shard",     "all_gather", "copy_out",      "reshard",    "rs_copy_in",
-      "reduce_scatter", "all_reduce", "grad_finalize", "rs_recycle", "recompute", "bucket_copy_in", "bucket_copy_out", "broadcast"};
+  constexpr std::array<std::string_view, 16> kKinds = {
+      "cpu_wait",  "grad_cast",      "grad_pad",        "cast_shard", "all_gather",    "copy_out",
+      "reshard",   "rs_copy_in",     "reduce_scatter",  "all_reduce", "grad_finalize", "rs_recycle",
+      "recompute", "bucket_copy_in", "bucket_copy_out", "broadcast"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 
@@ -59,6 +60,26 @@ std::string Line(const UnitLine& unit) {
 std::string Line(const ParameterLine& p) {
   std::string line = fmt::format("  {} {}: shard {} of dim {}, here {}", p.path, p.shape,
                                  p.padded_shard_numel, p.shard_dim, p.local_shape);
+  if (!p.shared_with.empty()) line += fmt::format(", also {}", p.shared_with);
+  return line;
+}
+
+std::string FreeText(const std::string& unit, const std::string& phase, int micro_batch,
+                     int steps_ago) {
+  std::string text = fmt::format("for the free of {} in {}{}", unit, phase, micro_batch);
+  if (steps_ago > 0) text += fmt::format(" {} steps before", steps_ago);
+  return text;
+}
+
+std::string Line(const FlatUnitLine& u) {
+  return fmt::format("unit {}: numel {}, flat {}, shard {} of which {} are padding{}{}", u.name,
+                     u.numel, u.flat_numel, u.padded_shard_numel, u.end_padding,
+                     u.sharded ? "" : ", not sharded", u.trained ? "" : ", frozen");
+}
+
+std::string Line(const FlatParameterLine& p) {
+  std::string line =
+      fmt::format("  {} {} at {}{}", p.path, p.shape, p.offset, p.trained ? "" : ", frozen");
   if (!p.shared_with.empty()) line += fmt::format(", also {}", p.shared_with);
   return line;
 }

@@ -51,7 +51,7 @@ Record RecordOf(const nlohmann::json& document);
 Record SmallRecord(const nlohmann::json& document);
 Record WholeRecord(const nlohmann::json& document);
 
-// Of a plan on one rank, told as the trace is: program `first`, then `steady` for the later
+// Of a plan on one rank, told as the trace is: one program after the other, the last for all later
 // iterations.
 struct PlanRecordOptions {
   int rank = 0;
@@ -61,8 +61,11 @@ struct PlanRecordOptions {
 };
 Record RecordOf(const pb::Plan& plan, const PlanRecordOptions& options);
 
-// True for the kinds that a plan has too.
+// True for the kinds that a plan has too. The host waits where an event gives it leave to go on:
+// traces name the unit that was freed, here it is in Event::how.
 bool IsModelled(const std::string& kind);
+std::string FreeText(const std::string& unit, const std::string& phase, int micro_batch,
+                     int steps_ago);
 
 // What FSDP itself manages: all but activations, temporaries and what only a plan lists.
 bool IsManaged(const std::string& category);
@@ -96,8 +99,27 @@ struct ParameterLine {
   int64_t shard_dim = 0;
   std::vector<std::string> shared_with;
 };
+// With flat parameters.
+struct FlatUnitLine {
+  std::string name;
+  int64_t numel = 0;
+  int64_t flat_numel = 0;
+  int64_t padded_shard_numel = 0;
+  int64_t end_padding = 0;  // of the rank's shard
+  bool sharded = true;
+  bool trained = true;
+};
+struct FlatParameterLine {
+  std::string path;
+  std::vector<int64_t> shape;
+  int64_t offset = 0;
+  bool trained = true;
+  std::vector<std::string> shared_with;
+};
 std::string Line(const UnitLine& unit);
 std::string Line(const ParameterLine& parameter);
+std::string Line(const FlatUnitLine& unit);
+std::string Line(const FlatParameterLine& parameter);
 
 struct SavedTensor {
   std::string module;

@@ -40,17 +40,19 @@ void AliveWalk::Free(const pb::Op& op, int micro_batch) {
     Count(settle.buffer(), 1);
   }
   for (const int32_t buffer : op.frees()) {
-    if (!IsPartialSum(buffer, micro_batch)) Count(buffer, -1);
+    if (!FreesLate(op, buffer, micro_batch)) Count(buffer, -1);
   }
 }
 
-void AliveWalk::FreePartialSums(const pb::Op& op, int micro_batch) {
+void AliveWalk::FreeLate(const pb::Op& op, int micro_batch) {
   for (const int32_t buffer : op.frees()) {
-    if (IsPartialSum(buffer, micro_batch)) Count(buffer, -1);
+    if (FreesLate(op, buffer, micro_batch)) Count(buffer, -1);
   }
 }
 
-bool AliveWalk::IsPartialSum(int32_t buffer, int micro_batch) const {
+bool AliveWalk::FreesLate(const pb::Op& op, int32_t buffer, int micro_batch) const {
+  const bool flat = op.has_unit() && plan_.units(op.unit()).has_flat();
+  if (flat && op.has_grad_finalize()) return categories_[buffer] == pb::UNSHARDED_GRAD;
   return categories_[buffer] == pb::RS_OUTPUT && micro_batch_[buffer] != micro_batch;
 }
 

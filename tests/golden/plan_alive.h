@@ -19,15 +19,15 @@ class AliveWalk {
   AliveWalk(const pb::Plan& plan, const PlanRecordOptions& options);
 
   // An op's allocations; then what settles and its frees, of which partial sums that an earlier
-  // micro-batch has left come last.
+  // micro-batch has left come last, as do flat gradients that autograd has made.
   void Allocate(const pb::Op& op, int micro_batch);
   void Free(const pb::Op& op, int micro_batch);
-  void FreePartialSums(const pb::Op& op, int micro_batch);
+  void FreeLate(const pb::Op& op, int micro_batch);
 
   const Snapshot& now() const { return now_; }
 
  private:
-  bool IsPartialSum(int32_t buffer, int micro_batch) const;
+  bool FreesLate(const pb::Op& op, int32_t buffer, int micro_batch) const;
   void Count(int32_t buffer, int sign);
 
   const pb::Plan& plan_;

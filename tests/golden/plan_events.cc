@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
 #include "proto/base/dtype.h"
 #include "tests/golden/plan_alive.h"
 #include "tests/golden/plan_recompute.h"
@@ -21,6 +24,8 @@ std::string ReasonText(pb::AllGather::Reason reason) {
       return "prefetch_forward_explicit";
     case pb::AllGather::PREFETCH_BACKWARD_EXPLICIT:
       return "prefetch_backward_explicit";
+    case pb::AllGather::PREFETCH_FORWARD_IMPLICIT:
+      return "prefetch_forward_implicit";
     default:
       return "?";
   }
@@ -104,6 +109,15 @@ Event KeepSliceEvent(const pb::Plan& plan, const pb::KeepSlice& op) {
   return event;
 }
 
+// Of a whole flat gradient.
+Event FlatCopyEvent(const pb::ReduceCopyIn& op) {
+  Event event = Cast("grad_cast", op.from(0), op.to(), op.elems_in(), op.elems_out());
+  if (op.from(0) != op.to()) return event;
+  event.kind = "grad_pad";
+  event.from.clear();
+  return event;
+}
+
 // Kind and sizes; an empty kind when the traces have no event for the op.
 Event KindOf(const pb::Plan& plan, const pb::Op& op) {
   switch (op.kind_case()) {
@@ -124,6 +138,7 @@ Event KindOf(const pb::Plan& plan, const pb::Op& op) {
       return event;
     }
     case pb::Op::kReduceCopyIn:
+      if (plan.units(op.unit()).has_flat()) return FlatCopyEvent(op.reduce_copy_in());
       return Cast("rs_copy_in", op.reduce_copy_in().from(0), op.reduce_copy_in().to(),
                   op.reduce_copy_in().elems_in(), op.reduce_copy_in().elems_out());
     case pb::Op::kReduceScatter:
@@ -139,6 +154,7 @@ Event KindOf(const pb::Plan& plan, const pb::Op& op) {
       return BroadcastEvent(plan, op);
     case pb::Op::kGradFinalize: {
       Event event = Cast("grad_finalize", op.grad_finalize().from(), op.grad_finalize().to(), 0, 0);
+      if (plan.units(op.unit()).has_flat()) event.from.clear();
       if (op.grad_finalize().accumulate()) event.how = "accumulate";
       return event;
     }
@@ -156,9 +172,10 @@ class EventWalk {
     }
   }
 
-  std::vector<Event> Run(const pb::Program& program) {
+  std::vector<Event> Run(const pb::Program& program, int iteration) {
     events_.clear();
     position_ = 0;
+    iteration_ = iteration;
     ForEachOp(plan_, program, [this](const pb::Op& op, int micro_batch) {
       Step(op, micro_batch);
       ++position_;
@@ -190,17 +207,39 @@ class EventWalk {
     const std::string next = NextEvent(plan_, op);
     if (!next.empty() && next != next_) before_ = alive_.now();
     next_ = next;
+    AddWaits(op, micro_batch);
     alive_.Allocate(op, micro_batch);
-    // The library allocates a reduction's output before it calls the collective, and has dropped
-    // all of its own when the gradient is there, but not the sums of an earlier micro-batch.
-    if (op.has_reduce_scatter()) then = alive_.now();
+    // The library allocates what a collective writes before it calls it, and has dropped all of its
+    // own when the gradient is there, but neither the sums of an earlier micro-batch nor what
+    // autograd has made. Copies of flat gradients are told of when they are there.
+    const bool copies = event.kind == "grad_cast" || event.kind == "grad_pad";
+    if (op.has_reduce_scatter() || op.has_all_gather() || copies) then = alive_.now();
     alive_.Free(op, micro_batch);
     if (op.has_grad_finalize()) then = alive_.now();
-    alive_.FreePartialSums(op, micro_batch);
+    alive_.FreeLate(op, micro_batch);
+    NoteRecord(op, micro_batch);
     if (next == "rs_recycle") return AddRecycled(op, micro_batch);
     if (event.kind.empty() || MergesIntoLast(op, event, then)) return NoteDivide(op);
     Complete(op, micro_batch, event);
     Add(std::move(event), std::move(then));
+  }
+
+  void AddWaits(const pb::Op& op, int micro_batch) {
+    for (const pb::EventWait& wait : op.event_waits()) {
+      const std::vector<FreeRecord>& all = records_[wait.event()];
+      const FreeRecord& free = all[all.size() - 1 - wait.back()];
+      Event event;
+      event.kind = "cpu_wait";
+      event.how = FreeText(free.unit, free.phase, free.micro_batch, iteration_ - free.iteration);
+      Complete(op, micro_batch, event);
+      Add(std::move(event), alive_.now());
+    }
+  }
+
+  void NoteRecord(const pb::Op& op, int micro_batch) {
+    if (!op.has_record()) return;
+    records_[op.record()].push_back(
+        {plan_.units(op.unit()).name(), PhaseText(op.phase()), micro_batch, iteration_});
   }
 
   void Complete(const pb::Op& op, int micro_batch, Event& event) const {
@@ -256,7 +295,8 @@ class EventWalk {
   // A division belongs to the reduction that follows or the one that was.
   void NoteDivide(const pb::Op& op) {
     if (!op.has_divide()) return;
-    if (plan_.buffers(op.out(0)).category() == pb::RS_INPUT) {
+    const pb::Category category = plan_.buffers(op.out(0)).category();
+    if (category == pb::RS_INPUT || category == pb::UNSHARDED_GRAD) {
       predivide_ = op.divide().divisor();
       return;
     }
@@ -304,6 +344,14 @@ class EventWalk {
   Snapshot before_;   // the first of the ops that belong to it
   RecomputeMarks recompute_;
   bool gathers_locally_ = false;
+  struct FreeRecord {
+    std::string unit;
+    std::string phase;
+    int micro_batch;
+    int iteration;
+  };
+  std::map<int, std::vector<FreeRecord>> records_;  // by event
+  int iteration_ = 0;
   double predivide_ = 1;
   int64_t position_ = 0;
   std::vector<Event> events_;
@@ -340,8 +388,12 @@ void ForEachOp(const pb::Plan& plan, const pb::Program& program,
 std::vector<std::vector<Event>> EventsOf(const pb::Plan& plan, const PlanRecordOptions& options) {
   EventWalk walk(plan, options);
   std::vector<std::vector<Event>> events;
-  for (const pb::Program& program : plan.programs()) events.push_back(walk.Run(program));
+  for (int i = 0; i < 3; ++i) events.push_back(walk.Run(ProgramOf(plan, i), i));
   return events;
+}
+
+const pb::Program& ProgramOf(const pb::Plan& plan, int iteration) {
+  return plan.programs(std::min(iteration, plan.programs_size() - 1));
 }
 
 }  // namespace foreshard::golden

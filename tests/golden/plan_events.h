@@ -14,7 +14,10 @@ namespace foreshard::golden {
 void ForEachOp(const pb::Plan& plan, const pb::Program& program,
                const std::function<void(const pb::Op&, int micro_batch)>& visit);
 
-// By program: `first`, then `steady`.
+// The program that an iteration runs.
+const pb::Program& ProgramOf(const pb::Plan& plan, int iteration);
+
+// Of three iterations.
 std::vector<std::vector<Event>> EventsOf(const pb::Plan& plan, const PlanRecordOptions& options);
 
 // As the traces call it: "fwd", "bwd", "clip", "opt", "zero".

@@ -26,9 +26,30 @@ std::vector<int64_t> LocalShape(const pb::Plan& plan, const pb::Parameter& p, in
   return shape;
 }
 
+void AddFlatLines(const pb::Plan& plan, const pb::Unit& unit, int rank, Lines& lines) {
+  const int64_t shard = unit.padded_shard_numel();
+  const int64_t before = shard * (rank % plan.mesh().shard_size());
+  const int64_t real = std::clamp<int64_t>(unit.flat().numel() - before, 0, shard);
+  lines.push_back(
+      Line(FlatUnitLine{unit.name(), unit.numel(), unit.flat().numel(), shard, shard - real,
+                        plan.mesh().shard_size() > 1, !unit.flat().frozen()}));
+  for (const int32_t index : unit.parameters()) {
+    const pb::Parameter& p = plan.parameters(index);
+    lines.push_back(Line(FlatParameterLine{p.path(),
+                                           {p.shape().begin(), p.shape().end()},
+                                           p.flat_offset(),
+                                           !p.frozen(),
+                                           {p.shared_with().begin(), p.shared_with().end()}}));
+  }
+}
+
 Lines UnitLines(const pb::Plan& plan, const PlanRecordOptions& options) {
   Lines lines;
   for (const pb::Unit& unit : plan.units()) {
+    if (unit.has_flat()) {
+      AddFlatLines(plan, unit, options.rank, lines);
+      continue;
+    }
     lines.push_back(
         Line(UnitLine{unit.name(), unit.numel(), unit.padded_shard_numel(), unit.gathered_numel(),
                       options.whole_model ? ReshardText(unit) : ""}));
@@ -118,8 +139,8 @@ Lines Saved(const pb::Plan& plan, bool fold_layers) {
 Record RecordOf(const pb::Plan& plan, const PlanRecordOptions& options) {
   Record record;
   record.units = UnitLines(plan, options);
-  const std::vector<std::vector<Event>> events = EventsOf(plan, options);
-  for (size_t i = 0; i < 3; ++i) record.events[i] = events[std::min(i, events.size() - 1)];
+  std::vector<std::vector<Event>> events = EventsOf(plan, options);
+  std::move(events.begin(), events.end(), record.events);
   if (options.whole_model) record.kinds = record.events[1];
   for (const pb::Buffer& buffer : plan.buffers()) {
     if (buffer.category() != pb::TEMP) continue;

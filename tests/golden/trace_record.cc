@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <set>
 
 #include "tests/golden/golden_record.h"
@@ -12,9 +14,44 @@ namespace {
 
 using nlohmann::json;
 
-Lines UnitLines(const json& units) {
+// Flat parameters are listed with the padding between them, paths of tied ones within the unit as
+// "weight:head".
+void AddFlatLines(const json& unit, Lines& lines) {
+  if (unit.at("params").empty()) return;
+  const int64_t shard = unit.at("padded_shard_numel");
+  lines.push_back(Line(
+      FlatUnitLine{unit.at("name"), unit.at("numel"), unit.at("flat_numel_with_alignment_padding"),
+                   shard, unit.at("shard_end_padding"), unit.at("sharding_strategy") != "NO_SHARD",
+                   unit.at("unit_flat_requires_grad")}));
+  const std::string prefix = unit["name"] == "<root>" ? "" : unit["name"].get<std::string>() + ".";
+  const auto path = [&](const std::string& name) {
+    const size_t colon = name.find(':');
+    const std::string module = name.substr(colon + 1);
+    return prefix + (module.empty() ? "" : module + ".") + name.substr(0, colon);
+  };
+  int64_t offset = 0;
+  for (const json& p : unit["params"]) {
+    if (p.contains("pad")) {
+      offset += p["pad"].get<int64_t>();
+      continue;
+    }
+    FlatParameterLine line{p.at("name"), p.at("shape"), offset, p.at("requires_grad"), {}};
+    for (const json& pair : unit.value("shared", json::array())) {
+      if (path(pair.at(1)) == line.path) line.shared_with.push_back(path(pair.at(0)));
+    }
+    lines.push_back(Line(line));
+    offset +=
+        std::accumulate(line.shape.begin(), line.shape.end(), int64_t{1}, std::multiplies<>());
+  }
+}
+
+Lines UnitLines(const json& units, bool flat) {
   Lines lines;
   for (const json& unit : units) {
+    if (flat) {
+      AddFlatLines(unit, lines);
+      continue;
+    }
     lines.push_back(Line(UnitLine{unit.at("name"), unit.at("numel"), unit.at("padded_shard_numel"),
                                   unit.at("gathered_numel")}));
     for (const json& p : unit.at("params")) lines.push_back(Line(ParameterOf(p)));
@@ -37,10 +74,16 @@ std::string ReductionText(const json& e) {
 
 // "layers.0.w1.weight at 128 times 0.5"
 std::string MoveText(const json& e) {
-  std::string text = fmt::format("{} at {}", e.at("parameter").get<std::string>(),
-                                 e.at("offset").get<int64_t>());
+  std::string text =
+      fmt::format("{} at {}", e.at("parameter").get<std::string>(), e.at("offset").get<int64_t>());
   if (e.contains("factor")) text += fmt::format(" times {}", e["factor"].get<double>());
   return e.value("in_place", false) ? text + ", accumulate" : text;
+}
+
+std::string GatherText(const json& e) {
+  const std::string reason = e.at("reason");
+  const bool flat = reason == "prefetch_forward" || reason == "prefetch_backward";
+  return flat ? reason + "_implicit" : reason;
 }
 
 std::string HowText(const json& e, bool is_late) {
@@ -49,10 +92,14 @@ std::string HowText(const json& e, bool is_late) {
   if (kind == "broadcast") {
     return fmt::format("{} from {}", e.at("parameter").get<std::string>(), e.at("root").get<int>());
   }
-  if (kind == "all_gather") return e.at("reason");
+  if (kind == "all_gather") return GatherText(e);
+  if (kind == "cpu_wait") {
+    return FreeText(e.at("free_event_of"), e.at("free_phase"), e.at("free_mb"),
+                    e.at("it").get<int>() - e.at("free_it").get<int>());
+  }
   if (kind == "reduce_scatter") return ReductionText(e);
   if (kind == "all_reduce") return e.at("op");
-  if (kind == "reshard" && e.at("to") != "sharded") return e.at("to");
+  if (kind == "reshard" && e.value("to", "sharded") != "sharded") return e.at("to");
   if (kind == "rs_copy_in" && is_late) return "late";
   if (kind == "grad_finalize" && e.value("accumulate", false)) return "accumulate";
   return "";
@@ -88,8 +135,9 @@ Alive AliveAt(const json& buffers, int64_t event) {
 }
 
 // What has no op in a plan: the partial sums that all-reduces of a later micro-batch will take up
-// stay where the reduction has put them.
-bool IsLogOnly(const json& e) {
+// stay where the reduction has put them, and a reshard that gives nothing back.
+bool IsLogOnly(const json& e, bool frees_casts) {
+  if (e.at("k") == "reshard" && !frees_casts && !e.value("free", true)) return true;
   return !IsModelled(e.at("k")) || (e.at("k") == "grad_finalize" && e.value("partial", false));
 }
 
@@ -102,11 +150,20 @@ Lines Saved(const json& rows) {
   return SavedLines(saved);
 }
 
+// Without shards, what every reshard gives back is the copy in the compute dtype.
+bool FreesCasts(const json& document) {
+  const json& unit = document.at("units").at(0);
+  return unit.value("sharding_strategy", "") == "NO_SHARD" &&
+         !document.at("case").at("mixed_precision").at("param").is_null();
+}
+
 }  // namespace
 
 Record SmallRecord(const json& document) {
   Record record;
-  record.units = UnitLines(document.at("units"));
+  const bool flat = document.at("case").at("fsdp") == 1;
+  record.units = UnitLines(document.at("units"), flat);
+  const bool frees_casts = flat && FreesCasts(document);
   const json& memory = document.at("memory");
   std::set<std::string> late;  // units whose post-backward is the end callback's
   for (const json& e : document.at("events")) {
@@ -115,7 +172,7 @@ Record SmallRecord(const json& document) {
       late.erase(unit);
       if (e.value("late", false)) late.insert(unit);
     }
-    if (IsLogOnly(e)) continue;
+    if (IsLogOnly(e, frees_casts)) continue;
     Event event = EventOf(e, late.contains(unit));
     event.alive = AliveAt(memory.at("buffers"), event.position);
     const size_t iteration = e.at("it");

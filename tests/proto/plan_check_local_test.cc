@@ -161,7 +161,7 @@ const Mutation kLocal[] = {
     {"ReduceCategory", "category", "writes buffer 8 of category TEMP, expected RS_OUTPUT",
      [](pb::Plan& p) { p.mutable_buffers(8)->set_category(pb::TEMP); }},
     {"ReduceUnit", "unit", "op 10 (local_reduce)", [](pb::Plan& p) { Step(p, 10)->clear_unit(); }},
-    {"ReadUnwritten", "gather", "which no copy_out or local_gather of its unit has written last",
+    {"ReadUnwritten", "gather", "which no gather of its unit has written last",
      [](pb::Plan& p) {
        Step(p, 1)->clear_kind();
        Step(p, 1)->mutable_compute()->set_kernel(0);

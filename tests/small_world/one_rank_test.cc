@@ -93,6 +93,7 @@ SmallCase Alone(const SmallCase& sharded) {
   alone.blocks = sharded.blocks;
   alone.tied = sharded.tied;
   alone.gpt2 = sharded.gpt2;
+  alone.frozen = sharded.frozen;
   const PlanRequest& from = sharded.request;
   PlanRequest& r = alone.request;
   r.world_size = 1;
@@ -195,11 +196,13 @@ INSTANTIATE_TEST_SUITE_P(Models, OneRank, testing::Bool(), [](const auto& model)
   return std::string(model.param ? "Gpt2" : "Llama");
 });
 
+class OneRankSmallWorld : public testing::TestWithParam<Library> {};
+
 // A seeded sample of everything that can be asked for, or what FORESHARD_SMALL_RUNS asks for ("all"
 // is for the sweep).
-TEST(OneRankSmallWorld, LossesAndWeightsAreBitIdentical) {
-  std::vector<SmallCase> cases = SmallLayouts(400);
-  for (SmallCase& c : RandomSmallCases(500, 7)) cases.push_back(std::move(c));
+TEST_P(OneRankSmallWorld, LossesAndWeightsAreBitIdentical) {
+  std::vector<SmallCase> cases = SmallLayouts(400, GetParam());
+  for (SmallCase& c : RandomSmallCases(500, 7, GetParam())) cases.push_back(std::move(c));
   std::mt19937_64 random(29);
   std::shuffle(cases.begin(), cases.end(), random);
   const char* asked = std::getenv("FORESHARD_SMALL_RUNS");
@@ -218,6 +221,9 @@ TEST(OneRankSmallWorld, LossesAndWeightsAreBitIdentical) {
   fmt::print("{} plans ran\n", plans);
   EXPECT_GT(plans, 10);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, OneRankSmallWorld, testing::Values(Library::kFsdp2, Library::kFsdp1),
+                         [](const auto& library) { return Name(library.param); });
 
 }  // namespace
 }  // namespace foreshard

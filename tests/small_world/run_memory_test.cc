@@ -105,9 +105,9 @@ void CheckRun(const pb::Plan& plan) {
 
 // Plans to run: a seeded sample, a small one where sanitizers slow everything down, or what
 // FORESHARD_SMALL_RUNS asks for ("all" is for the sweep).
-std::vector<SmallCase> CasesToRun() {
-  std::vector<SmallCase> cases = SmallLayouts(400);
-  for (SmallCase& c : RandomSmallCases(500, 7)) cases.push_back(std::move(c));
+std::vector<SmallCase> CasesToRun(Library library) {
+  std::vector<SmallCase> cases = SmallLayouts(400, library);
+  for (SmallCase& c : RandomSmallCases(500, 7, library)) cases.push_back(std::move(c));
   const char* asked = std::getenv("FORESHARD_SMALL_RUNS");
   if (asked != nullptr && std::string(asked) == "all") return cases;
   const size_t usual = exec::sanitizers::kIsSanitized ? 60 : 700;
@@ -118,9 +118,13 @@ std::vector<SmallCase> CasesToRun() {
   return cases;
 }
 
-TEST(SmallWorldRun, BytesAfterEachOpAreThePredictedOnes) {
+class SmallWorldRunOf : public testing::TestWithParam<Library> {};
+INSTANTIATE_TEST_SUITE_P(All, SmallWorldRunOf, testing::Values(Library::kFsdp2, Library::kFsdp1),
+                         [](const auto& library) { return Name(library.param); });
+
+TEST_P(SmallWorldRunOf, BytesAfterEachOpAreThePredictedOnes) {
   int plans = 0;
-  for (const SmallCase& c : CasesToRun()) {
+  for (const SmallCase& c : CasesToRun(GetParam())) {
     const StatusOr<pb::Plan> plan = PlanOfCase(c);
     if (!plan.ok()) continue;
     SCOPED_TRACE(c.name);
@@ -132,9 +136,20 @@ TEST(SmallWorldRun, BytesAfterEachOpAreThePredictedOnes) {
   EXPECT_GT(plans, 20);
 }
 
+// What the optimizer updates: each parameter, the shard of a unit, or each parameter's part of it.
+enum class Updates { kParameters, kUnits, kParts };
+class OptimizerMemory : public testing::TestWithParam<Updates> {};
+std::string NameOf(const testing::TestParamInfo<Updates>& info) {
+  constexpr const char* kNames[] = {"Parameters", "Units", "Parts"};
+  return kNames[static_cast<int>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Of, OptimizerMemory,
+                         testing::Values(Updates::kParameters, Updates::kUnits, Updates::kParts),
+                         NameOf);
+
 // Of optimizers and clipping every combination: on one rank, on three of which the last holds less,
 // with replicas, and on the host.
-TEST(SmallWorldRun, EveryOptimizerHoldsWhatIsPredicted) {
+TEST_P(OptimizerMemory, IsThePredictedOne) {
   struct Ranks {
     int world, replicas;
     bool offloads;
@@ -147,6 +162,10 @@ TEST(SmallWorldRun, EveryOptimizerHoldsWhatIsPredicted) {
         c.name = fmt::format("{} {} on {} ranks", optimizer, impl, ranks.world);
         c.request.world_size = ranks.world;
         c.request.replicate_size = ranks.replicas;
+        if (GetParam() != Updates::kParameters) {
+          c.request.strategy = ranks.replicas > 1 ? "hybrid_shard" : "full_shard";
+          c.request.fsdp1.use_orig_params = GetParam() == Updates::kParts;
+        }
         c.request.cpu_offload = ranks.offloads;
         c.request.seq = 4;
         c.request.optimizer = optimizer;
@@ -192,10 +211,10 @@ bool IsOnHost(const pb::Plan& plan, Mutation mutation, const Site& site) {
   return plan.buffers(buffer).host();
 }
 
-TEST(SmallWorldRun, AWrongSizeCategoryOrFreeIsCaught) {
+TEST_P(SmallWorldRunOf, AWrongSizeCategoryOrFreeIsCaught) {
   std::mt19937_64 random(17);
   const std::vector<SmallCase> cases =
-      RandomSmallCases(exec::sanitizers::kIsSanitized ? 10 : 60, 19);
+      RandomSmallCases(exec::sanitizers::kIsSanitized ? 10 : 60, 19, GetParam());
   std::map<Mutation, std::map<Catcher, int>> counts;
   for (const SmallCase& c : cases) {
     const StatusOr<pb::Plan> plan = PlanOfCase(c);

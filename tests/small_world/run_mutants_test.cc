@@ -58,8 +58,8 @@ struct Count {
   int total = 0;
 };
 
-std::vector<SmallCase> Cases() {
-  std::vector<SmallCase> cases = SmallLayouts(400);
+std::vector<SmallCase> Cases(Library library) {
+  std::vector<SmallCase> cases = SmallLayouts(400, library);
   std::mt19937_64 random(11);
   std::shuffle(cases.begin(), cases.end(), random);
   std::erase_if(cases, [](const SmallCase& c) {
@@ -101,14 +101,18 @@ void Report(const std::map<Mutation, Count>& counts, Count& all) {
   }
 }
 
-TEST(RunMutants, RunningShowsWhatTheCheckWouldHaveRefused) {
+class RunMutants : public testing::TestWithParam<Library> {};
+INSTANTIATE_TEST_SUITE_P(All, RunMutants, testing::Values(Library::kFsdp2, Library::kFsdp1),
+                         [](const auto& library) { return Name(library.param); });
+
+TEST_P(RunMutants, RunningShowsWhatTheCheckWouldHaveRefused) {
   const char* asked = std::getenv("FORESHARD_MUTATED_PLANS");
   const size_t usual = exec::sanitizers::kIsSanitized ? 3 : 6;
   const size_t plans = asked == nullptr ? usual : std::strtoull(asked, nullptr, 10);
   const TempFolder folder;
   std::mt19937_64 random(13);
   std::map<Mutation, Count> counts;
-  const std::vector<SmallCase> cases = Cases();
+  const std::vector<SmallCase> cases = Cases(GetParam());
   for (size_t i = 0; i < std::min(plans, cases.size()); ++i) {
     SCOPED_TRACE(cases[i].name);
     ASSERT_NO_FATAL_FAILURE(TryPlan(folder, PlanOfCase(cases[i]).value(), random, counts));

@@ -23,16 +23,22 @@ constexpr uint64_t kRandomSeed = 7;
 constexpr size_t kMutatedPlans = 120;
 constexpr size_t kSitesOfAPlan = 12;  // per mutation
 
-std::vector<SmallCase> AllCases() {
-  std::vector<SmallCase> cases = SmallLayouts(kMostPerLayout);
-  for (SmallCase& c : RandomSmallCases(kRandomCases, kRandomSeed)) cases.push_back(std::move(c));
+std::vector<SmallCase> AllCases(Library library) {
+  std::vector<SmallCase> cases = SmallLayouts(kMostPerLayout, library);
+  for (SmallCase& c : RandomSmallCases(kRandomCases, kRandomSeed, library)) {
+    cases.push_back(std::move(c));
+  }
   return cases;
 }
 
-TEST(SmallWorld, EveryPlanPassesCheckPlan) {
+class SmallWorldOf : public testing::TestWithParam<Library> {};
+INSTANTIATE_TEST_SUITE_P(All, SmallWorldOf, testing::Values(Library::kFsdp2, Library::kFsdp1),
+                         [](const auto& library) { return Name(library.param); });
+
+TEST_P(SmallWorldOf, EveryPlanPassesCheckPlan) {
   int accepted = 0;
   int refused = 0;
-  for (const SmallCase& c : AllCases()) {
+  for (const SmallCase& c : AllCases(GetParam())) {
     const StatusOr<pb::Plan> plan = PlanOfCase(c);
     if (!plan.ok()) {
       // Choices that do not go together, as flash attention in fp32.
@@ -103,8 +109,8 @@ void TestMutants(const std::string& name, const pb::Plan& plan, std::mt19937_64&
   }
 }
 
-TEST(SmallWorld, MutantsAreRefusedOrDoTheSame) {
-  std::vector<SmallCase> cases = AllCases();
+TEST_P(SmallWorldOf, MutantsAreRefusedOrDoTheSame) {
+  std::vector<SmallCase> cases = AllCases(GetParam());
   std::mt19937_64 random(kRandomSeed);
   std::shuffle(cases.begin(), cases.end(), random);
   std::map<Mutation, Count> counts;

@@ -1,4 +1,5 @@
-add_library(foreshard_small_world STATIC small_world/world.cc small_world/mutants.cc)
+add_library(foreshard_small_world STATIC small_world/world.cc small_world/moves.cc
+            small_world/mutants.cc)
 target_link_libraries(foreshard_small_world PUBLIC foreshard_planner foreshard_model_sources
                       PRIVATE foreshard_options fmt::fmt)
 foreshard_test(small_world_test
@@ -14,7 +15,7 @@ foreshard_test(one_rank_test
   SOURCES small_world/one_rank_test.cc
   DEPS foreshard_small_world foreshard_one_rank)
 
-add_test(NAME one_rank_sweep COMMAND one_rank_test --gtest_filter=OneRankSmallWorld.*)
+add_test(NAME one_rank_sweep COMMAND one_rank_test --gtest_filter=*OneRankSmallWorld.*)
 set_tests_properties(one_rank_sweep PROPERTIES LABELS sweep
                      ENVIRONMENT FORESHARD_SMALL_RUNS=all)
 
@@ -24,3 +25,6 @@ foreshard_test(run_mutants_test
   SOURCES small_world/run_mutants_test.cc
   DEPS foreshard_small_world foreshard_plan_check foreshard_proto)
 add_dependencies(run_mutants_test run_plan)
+foreshard_test(limiter_test
+  SOURCES small_world/limiter_test.cc
+  DEPS foreshard_small_world foreshard_exec foreshard_sim)

@@ -3,120 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <random>
 
 #include "planner/families/gpt2.h"
 #include "planner/families/hf_config.h"
 #include "planner/families/llama.h"
 #include "proto/model.pb.h"
+#include "tests/small_world/moves.h"
 
 namespace foreshard {
 namespace {
 
 constexpr uint64_t kSampleSeed = 20;
-
-// One value of a choice that is not its default.
-struct Move {
-  std::string choice;
-  std::string value;
-  std::function<void(SmallCase&)> apply;
-};
-
-template <typename Member, typename Value>
-Move Set(const char* choice, const char* text, Member member, Value value) {
-  return {choice, text, [member, value](SmallCase& c) { c.request.*member = value; }};
-}
-
-// Micro-batches of which all but the last are told something else.
-Move Batches(const char* text, int count, std::function<void(MicroBatchRequest&)> change) {
-  return {"micro-batches", text, [count, change = std::move(change)](SmallCase& c) {
-            c.request.micro_batches = {};
-            c.request.micro_batches.count = count;
-            change(c.request.micro_batches);
-          }};
-}
-
-// Blocks that run again, in some way.
-Move Checkpoint(const char* text, std::function<void(CheckpointRequest&)> change) {
-  return {"checkpoint", text, [change = std::move(change)](SmallCase& c) {
-            c.request.checkpoint = {};
-            c.request.checkpoint.policy = "block";
-            change(c.request.checkpoint);
-          }};
-}
-
-const std::vector<Move>& Moves() {
-  using R = PlanRequest;
-  static const std::vector<Move> moves = {
-      Set("torch", "2.6", &R::torch, "2.6"),
-      Set("torch", "2.14", &R::torch, "2.14"),
-      Set("profile", "torch-cpu", &R::kernel_profile, "torch-cpu"),
-      Set("profile", "foreshard", &R::kernel_profile, "foreshard"),
-      Set("attention", "math", &R::attention, "math"),
-      Set("attention", "flash", &R::attention, "flash"),
-      Set("attention", "efficient", &R::attention, "efficient"),
-      Set("reshard", "true", &R::reshard_after_forward, true),
-      Set("reshard", "false", &R::reshard_after_forward, false),
-      Set("reshard", "2", &R::reshard_after_forward, Reshard::Groups(2)),
-      Set("root-reshard", "true", &R::root_reshard_after_forward, true),
-      Set("root-reshard", "false", &R::root_reshard_after_forward, false),
-      Set("replicate", "2", &R::replicate_size, 2),
-      Set("replicate", "4", &R::replicate_size, 4),
-      Move{"forward-prefetch", "1", [](SmallCase& c) { c.forward_prefetch = 1; }},
-      Move{"forward-prefetch", "2", [](SmallCase& c) { c.forward_prefetch = 2; }},
-      Move{"backward-prefetch", "1", [](SmallCase& c) { c.backward_prefetch = 1; }},
-      Move{"backward-prefetch", "2", [](SmallCase& c) { c.backward_prefetch = 2; }},
-      Set("shard-dim", "matrices", &R::shard_placements,
-          std::vector<ShardPlacementRequest>{{"*", 1, 2}}),
-      Set("shard-dim", "attention", &R::shard_placements,
-          std::vector<ShardPlacementRequest>{{"*attn*", 1, 2}}),
-      Set("reduce-buffers", "2", &R::reduce_input_buffers, 2),
-      Set("offload", "true", &R::cpu_offload, true),
-      Checkpoint("block", [](CheckpointRequest& r) { r.policy = "block"; }),
-      Checkpoint("every:2", [](CheckpointRequest& r) { r.policy = "every:2"; }),
-      Checkpoint("outside", [](CheckpointRequest& r) { r.outside_unit = true; }),
-      Checkpoint("reentrant", [](CheckpointRequest& r) { r.reentrant = true; }),
-      Checkpoint("whole", [](CheckpointRequest& r) { r.early_stop = false; }),
-      Checkpoint("matmuls", [](CheckpointRequest& r) { r.save_ops = {"aten.mm.default"}; }),
-      Set("divide", "1", &R::gradient_divide_factor, 1.0),
-      Set("divide", "3", &R::gradient_divide_factor, 3.0),
-      Set("force-sum", "true", &R::force_sum_reduction, true),
-      Set("reduce-group", "true", &R::separate_reduce_group, true),
-      Batches("synced", 3, [](MicroBatchRequest&) {}),
-      Batches("reduced-last", 3, [](MicroBatchRequest& m) { m.reduce = false; }),
-      Batches("kept", 3,
-              [](MicroBatchRequest& m) { m.reduce = false, m.reshard_after_backward = false; }),
-      Batches("all-reduced-last", 3, [](MicroBatchRequest& m) { m.all_reduce = false; }),
-      Batches("waited-last", 3, [](MicroBatchRequest& m) { m.last_backward = false; }),
-      Batches("two", 2, [](MicroBatchRequest& m) { m.reduce = false, m.last_backward = false; }),
-      Set("original", "bf16", &R::original_dtype, DType::kBf16),
-      Set("param", "fp32", &R::param_dtype, DType::kFp32),
-      Set("param", "original", &R::param_dtype, std::nullopt),
-      Set("param", "fp16", &R::param_dtype, DType::kFp16),
-      Set("inputs", "uncast", &R::cast_forward_inputs, false),
-      Set("output", "fp32", &R::output_dtype, DType::kFp32),
-      Set("reduce", "bf16", &R::reduce_dtype, DType::kBf16),
-      Set("reduce", "fp16", &R::reduce_dtype, DType::kFp16),
-      Set("reduce", "library", &R::reduce_dtype, std::nullopt),
-      Set("optimizer", "none", &R::optimizer, "none"),
-      Set("optimizer", "sgd", &R::optimizer, "sgd"),
-      Move{"optimizer", "momentum",
-           [](SmallCase& c) { c.request.optimizer = "sgd", c.request.momentum = 0.9; }},
-      Set("decay", "0.1", &R::weight_decay, 0.1),
-      Set("impl", "foreach", &R::optimizer_impl, "foreach"),
-      Set("impl", "loop", &R::optimizer_impl, "loop"),
-      Set("optimizer", "adamw8bit", &R::optimizer, "adamw8bit"),
-      Set("state", "bf16", &R::state_dtype, DType::kBf16),
-      Set("clip", "1", &R::clip, ClipRequest{}),
-      Set("loss", "cross_entropy", &R::loss, "cross_entropy"),
-      Set("loss", "sum_fp32", &R::loss, "sum_fp32"),
-      Set("loss", "in-model", &R::loss, "cross_entropy_in_model"),
-      Move{"tied", "true", [](SmallCase& c) { c.tied = true; }},
-      Move{"model", "gpt2", [](SmallCase& c) { c.gpt2 = true; }},
-  };
-  return moves;
-}
 
 void Apply(const Move& move, SmallCase& c) {
   move.apply(c);
@@ -133,11 +31,14 @@ SmallCase Layout(const std::string& wrap, int blocks, int ranks) {
   return c;
 }
 
-std::vector<SmallCase> Layouts() {
+std::vector<SmallCase> Layouts(Library library) {
   std::vector<SmallCase> layouts;
   for (const char* wrap : {"block", "every:2", "whole", "titan"}) {
     for (int blocks = 1; blocks <= 3; ++blocks) {
-      for (int ranks = 1; ranks <= 4; ++ranks) layouts.push_back(Layout(wrap, blocks, ranks));
+      for (int ranks = 1; ranks <= 4; ++ranks) {
+        layouts.push_back(Layout(wrap, blocks, ranks));
+        if (library == Library::kFsdp1) layouts.back().request.strategy = "full_shard";
+      }
     }
   }
   return layouts;
@@ -164,6 +65,12 @@ StatusOr<pb::Model> TinyGpt2(int blocks, bool tied) {
   return Gpt2Model(config);
 }
 
+void FreezeEmbeddings(pb::Module& module) {
+  const bool is_embedding = module.class_() == "Embedding";
+  for (pb::ModelParameter& p : *module.mutable_params()) p.set_frozen(is_embedding);
+  for (pb::Module& child : *module.mutable_children()) FreezeEmbeddings(child);
+}
+
 // Each of the wrapped blocks with the next `ahead` of them, which are before it in backward.
 std::vector<PrefetchRequest> Prefetches(const SmallCase& c, int ahead, int direction) {
   std::vector<PrefetchRequest> rows;
@@ -184,11 +91,13 @@ std::vector<PrefetchRequest> Prefetches(const SmallCase& c, int ahead, int direc
 
 }  // namespace
 
-std::vector<SmallCase> SmallLayouts(size_t most_per_layout) {
-  const std::vector<Move>& moves = Moves();
+std::string Name(Library library) { return library == Library::kFsdp1 ? "Fsdp1" : "Fsdp2"; }
+
+std::vector<SmallCase> SmallLayouts(size_t most_per_layout, Library library) {
+  const std::vector<Move>& moves = MovesOf(library);
   std::mt19937_64 random(kSampleSeed);
   std::vector<SmallCase> cases;
-  for (const SmallCase& layout : Layouts()) {
+  for (const SmallCase& layout : Layouts(library)) {
     std::vector<SmallCase> pairs;
     cases.push_back(layout);
     for (size_t i = 0; i < moves.size(); ++i) {
@@ -207,9 +116,9 @@ std::vector<SmallCase> SmallLayouts(size_t most_per_layout) {
   return cases;
 }
 
-std::vector<SmallCase> RandomSmallCases(size_t count, uint64_t seed) {
-  const std::vector<SmallCase> layouts = Layouts();
-  const std::vector<Move>& moves = Moves();
+std::vector<SmallCase> RandomSmallCases(size_t count, uint64_t seed, Library library) {
+  const std::vector<SmallCase> layouts = Layouts(library);
+  const std::vector<Move>& moves = MovesOf(library);
   std::mt19937_64 random(seed);
   std::vector<SmallCase> cases;
   while (cases.size() < count) {
@@ -223,8 +132,9 @@ std::vector<SmallCase> RandomSmallCases(size_t count, uint64_t seed) {
 }
 
 StatusOr<pb::Plan> PlanOfCase(const SmallCase& small) {
-  ASSIGN_OR_RETURN(const pb::Model model, small.gpt2 ? TinyGpt2(small.blocks, small.tied)
-                                                     : TinyLlama(small.blocks, small.tied));
+  ASSIGN_OR_RETURN(pb::Model model, small.gpt2 ? TinyGpt2(small.blocks, small.tied)
+                                               : TinyLlama(small.blocks, small.tied));
+  if (small.frozen) FreezeEmbeddings(*model.mutable_root());
   PlanRequest request = small.request;
   request.forward_prefetch = Prefetches(small, small.forward_prefetch, 1);
   request.backward_prefetch = Prefetches(small, small.backward_prefetch, -1);

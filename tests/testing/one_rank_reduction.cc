@@ -29,9 +29,37 @@ std::vector<float> Accumulate(std::vector<float> kept, std::vector<float> added,
   return kept;
 }
 
+// About the square root before and the rest after, so that neither sum nor parts leave fp16.
+void DivideAroundSum(double factor, ReductionRules& rules) {
+  double before = 1;
+  while (std::fmod(factor, before) == 0 && factor / before > before) before *= 2;
+  rules.divisor_before = static_cast<float>(before);
+  rules.divisor_after = static_cast<float>(factor / before);
+}
+
+// Of all strategies that keep parameters flat: sums, in every dtype; gradients that wait to be
+// reduced are added up as autograd makes them.
+ReductionRules FlatRulesOf(const PlanRequest& request, DType reduce) {
+  ReductionRules rules;
+  const bool shards = request.strategy != "no_shard";
+  rules.replicas = shards ? request.replicate_size : request.world_size;
+  rules.shards = request.world_size / rules.replicas;
+  rules.micro_batches = request.micro_batches.count;
+  rules.reduce_in_last_only = !request.micro_batches.reduce;
+  rules.adds_as_made = true;
+  rules.adds_to_reduced = !shards;
+  rules.is_mean_of_shards = false;
+  rules.is_mean_of_replicas = false;
+  DivideAroundSum(request.world_size, rules);
+  rules.reduce = reduce;
+  rules.original = request.original_dtype;
+  return rules;
+}
+
 }  // namespace
 
 ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
+  if (request.strategy != "fsdp2") return FlatRulesOf(request, reduce);
   ReductionRules rules;
   rules.replicas = request.replicate_size;
   rules.shards = request.world_size / request.replicate_size;
@@ -54,11 +82,7 @@ ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
   const bool copies = rules.shards == 1 && request.torch != "2.6";
   if (copies && asked) rules.divisor_between = static_cast<float>(factor);
   if (overflows) {
-    // About the square root before and the rest after, so that neither sum nor parts leave fp16.
-    double before = 1;
-    while (std::fmod(factor, before) == 0 && factor / before > before) before *= 2;
-    rules.divisor_before = static_cast<float>(before);
-    rules.divisor_after = static_cast<float>(factor / before);
+    DivideAroundSum(factor, rules);
   } else if (request.force_sum_reduction) {
     rules.divisor_after = static_cast<float>(factor);
   } else if (factor == rules.shards) {
@@ -70,6 +94,10 @@ ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
 }
 
 void ReducedGradient::Add(int rank, Floats gradient, DType made) {
+  if (rules_.adds_to_reduced && ranks_[rank].empty() && !gradient_.empty()) {
+    ranks_[rank] = Accumulate(gradient_, std::move(gradient), rules_.original);
+    return;
+  }
   const DType dtype = rules_.adds_as_made ? made : rules_.reduce;
   if (ranks_[rank].empty()) Round(gradient, dtype);
   ranks_[rank] = Accumulate(std::move(ranks_[rank]), std::move(gradient), dtype);
@@ -93,6 +121,7 @@ void ReducedGradient::EndMicroBatch(int micro_batch) {
   for (Floats& replica : partial_) replica.clear();
   Divide(sum, rules_.divisor_after, rules_.reduce);
   Round(sum, rules_.original);
+  if (rules_.adds_to_reduced) gradient_.clear();
   gradient_ = Accumulate(std::move(gradient_), std::move(sum), rules_.original);
 }
 

@@ -6,7 +6,9 @@
 // reduce dtype or as autograd makes them. A gradient is rounded to the reduce dtype. It is divided
 // by a factor (fp16), then the ranks of each replica are added in fp32 from the first upwards, each
 // times another factor (a custom one), and divided by their number for a mean. Replicas are added
-// likewise. Every result is rounded to the reduce dtype, the last one to that of the parameter.
+// likewise. Where ranks have all of a gradient, they may add the next one to what was reduced,
+// which then is part of what is reduced next. Every result is rounded to the reduce dtype, the last
+// one to that of the parameter.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +25,7 @@ struct ReductionRules {
   int micro_batches = 1;
   bool reduce_in_last_only = false;
   bool adds_as_made = false;
+  bool adds_to_reduced = false;  // a rank adds to what was reduced before, and all of that is again
   bool all_reduce_in_last_only = false;
   float divisor_before = 1;
   float divisor_between = 1;  // shards and replicas

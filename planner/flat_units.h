@@ -1,0 +1,18 @@
+// The units that FSDP1 makes, each with one flat parameter.
+#pragma once
+
+#include "planner/lower/sharding_rules.h"
+#include "planner/wrap.h"
+
+namespace foreshard {
+
+// As MakeUnits, where every call is on one module, their order does not matter and the model itself
+// is always a unit. Parameters of a unit stand in named_parameters order. Refuses what PyTorch
+// cannot make flat: with use_orig_params off, frozen and trained parameters in one unit.
+StatusOr<std::vector<Unit>> MakeFlatUnits(const ModelGraph& graph, std::vector<WrapRequest> calls,
+                                          bool use_orig_params);
+
+// What becomes of each unit after forward.
+std::vector<UnitRules> FlatUnitRules(const std::vector<Unit>& units, pb::Strategy strategy);
+
+}  // namespace foreshard
