@@ -111,8 +111,8 @@ pb::Report Predict(const std::string& strategy) {
 }
 
 // Why anybody shards: with all of the state on every rank, 16 bytes a parameter (itself, its
-// gradient and AdamW's two moments in fp32) are 107.8 GB, more than a GPU of 80 GB has, whatever the
-// activations; an eighth of it is 13.5 GB.
+// gradient and AdamW's two moments in fp32) are 107.8 GB, more than a GPU of 80 GB has, whatever
+// the activations; an eighth of it is 13.5 GB.
 TEST(Ddp, LlamaOnEightGpusFitsOnlySharded) {
   const pb::Report ddp = Predict("ddp");
   EXPECT_GT(ddp.peak().bytes(), 16 * kLlama7b);
