@@ -11,6 +11,9 @@ foreshard_test(planner_test
           planner/gpt2_test.cc planner/hand_worked_test.cc planner/module_choice_test.cc planner/plan_test.cc planner/profile_test.cc planner/reference_table_test.cc
           planner/wire_test.cc planner/wrap_test.cc
   DEPS foreshard_plan_helpers nlohmann_json::nlohmann_json)
+foreshard_test(ddp_test
+  SOURCES planner/ddp_test.cc
+  DEPS foreshard_plan_helpers)
 foreshard_test(oplib_test
   SOURCES oplib/oplib_test.cc oplib/shape_rules_test.cc oplib/workspace_test.cc
   DEPS foreshard_plan_helpers foreshard_oplib)
