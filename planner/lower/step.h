@@ -16,7 +16,9 @@
 namespace foreshard {
 
 // Whether units have flat parameters.
-bool IsFsdp1(pb::Strategy strategy);
+inline bool IsFsdp1(pb::Strategy strategy) {
+  return strategy >= pb::FULL_SHARD && strategy <= pb::HYBRID_SHARD_ZERO2;
+}
 
 // What has been decided, ready to be lowered.
 struct StepDecisions {
@@ -46,7 +48,9 @@ struct StepDecisions {
 };
 
 // Whether every rank has all parameters: there are no units but the model.
-bool IsReplicated(pb::Strategy strategy);
+inline bool IsReplicated(pb::Strategy strategy) {
+  return strategy == pb::DDP || strategy == pb::ZERO1;
+}
 
 // Fills the plan's tables, segments and programs. REQUIRES: the graph has an output that needs a
 // gradient and, for the cross-entropies, a vocabulary dimension.
