@@ -52,7 +52,8 @@ TEST_P(SmallWorldOf, EveryPlanPassesCheckPlan) {
   }
   fmt::print("{} plans, {} combinations that the planner refuses\n", accepted, refused);
   EXPECT_GT(accepted, 3000);
-  EXPECT_LT(refused, accepted);
+  // FSDP1 takes offload and replicas only where something is sharded, which few ranks leave.
+  EXPECT_LT(refused, 2 * accepted);
 }
 
 // "order" of "rule order: segment ...".
