@@ -86,8 +86,38 @@ std::string Buckets(const StepDecisions& d) {
       d.ddp.gradient_as_bucket_view() ? ", gradients being parts of them" : "");
 }
 
+const char* PrefetchText(const pb::Fsdp1Options& options) {
+  switch (options.backward_prefetch()) {
+    case pb::Fsdp1Options::BACKWARD_POST:
+      return "the next unit of backward gathered after the gradients of the one before";
+    case pb::Fsdp1Options::BACKWARD_NONE:
+      return "units of backward gathered when they are needed";
+    default:
+      return "the next unit of backward gathered before the gradients of the one before";
+  }
+}
+
+void AddFsdp1(const StepDecisions& d, std::vector<std::string>& out) {
+  const bool frees = d.strategy == pb::FULL_SHARD || d.strategy == pb::HYBRID_SHARD;
+  const char* const after = d.strategy == pb::NO_SHARD ? "every rank keeps all of them"
+                            : frees ? "gathered again for backward, but for the root's"
+                                    : "gathered once, kept until backward has used them";
+  out.push_back(fmt::format("parameters: flat, one for each unit, {}; {}",
+                            d.fsdp1.use_orig_params()
+                                ? "of which the optimizer sees the original ones"
+                                : "which the optimizer updates as it is",
+                            after));
+  if (d.strategy == pb::NO_SHARD) return;
+  out.push_back(fmt::format("gathers: {}{}; the host {}", PrefetchText(d.fsdp1),
+                            d.fsdp1.forward_prefetch() ? ", of forward one unit ahead" : "",
+                            d.fsdp1.no_limit_all_gathers()
+                                ? "never waits"
+                                : "waits while two gathered units are not freed yet"));
+}
+
 // Choices that have no line unless they were made.
 void AddMade(const PlanRequest& r, const StepDecisions& d, std::vector<std::string>& out) {
+  if (IsFsdp1(d.strategy)) AddFsdp1(d, out);
   if (!d.forward.checkpointed.empty()) out.push_back(Recomputation(d));
   if (IsReplicated(d.strategy)) {
     out.push_back(Buckets(d));
@@ -146,8 +176,10 @@ const char* LibraryName(pb::Strategy strategy) {
       return "DistributedDataParallel";
     case pb::ZERO1:
       return "DistributedDataParallel with ZeroRedundancyOptimizer";
-    default:
+    case pb::FULLY_SHARD:
       return "FSDP2";
+    default:
+      return "FSDP1";
   }
 }
 

@@ -9,6 +9,7 @@ int GroupOf(const pb::Op& op) {
   if (op.has_all_gather()) return op.all_gather().group();
   if (op.has_reduce_scatter()) return op.reduce_scatter().group();
   if (op.has_all_reduce()) return op.all_reduce().group();
+  if (op.has_broadcast()) return op.broadcast().group();
   return -1;
 }
 

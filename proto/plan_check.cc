@@ -73,6 +73,7 @@ Status CheckPlan(const pb::Plan& plan) {
   RETURN_IF_ERROR(plan_check::CheckValues(plan));
   RETURN_IF_ERROR(plan_check::CheckLifetimes(plan));
   RETURN_IF_ERROR(plan_check::CheckData(plan));
+  RETURN_IF_ERROR(plan_check::CheckReplicas(plan));
   RETURN_IF_ERROR(plan_check::CheckEvents(plan));
   return plan_check::CheckOrder(plan);
 }

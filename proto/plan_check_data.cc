@@ -28,6 +28,7 @@ class DataWalk {
     for (const OptimizerTensor& t : OptimizerTensors(plan)) {
       if (!Contains(trainable_, t.shard)) trainable_.push_back(t.shard);
     }
+    for (const pb::Buffer& b : plan.buffers()) has_buckets_ |= b.category() == pb::BUCKET;
   }
 
   void BeginProgram(int number) {
@@ -140,6 +141,13 @@ class DataWalk {
         return All(op.out(), "writes", pb::TEMP);
       case pb::Op::kClipScale:
         return AllGradients(op.out(), "writes");
+      case pb::Op::kBucketCopyIn:
+        return All(op.out(), "writes", pb::BUCKET);
+      case pb::Op::kBucketCopyOut:
+        RETURN_IF_ERROR(All(op.in(), "reads", pb::BUCKET));
+        return All(op.out(), "writes", pb::UNSHARDED_GRAD);
+      case pb::Op::kBroadcast:
+        return All(op.out(), "writes", pb::SHARDED_PARAM);
       case pb::Op::kCompute:
         return CheckWritten(op);
       default:
@@ -149,6 +157,7 @@ class DataWalk {
 
   bool IsFlat(const pb::Op& op) const { return plan_.units(op.unit()).has_flat(); }
 
+  // With buckets autograd's gradient is what was reduced, or the bucket is.
   // A flat parameter's gradient of which nothing is sharded stays what it was made as.
   template <typename Buffers>
   Status AllGradients(const Buffers& buffers, std::string_view verb) {
@@ -156,6 +165,8 @@ class DataWalk {
       const pb::Buffer& buffer = plan_.buffers(b);
       const bool whole = plan_.mesh().shard_size() == 1 && buffer.has_unit() &&
                          plan_.units(buffer.unit()).has_flat();
+      const bool bucketed = category(b) == pb::BUCKET || category(b) == pb::UNSHARDED_GRAD;
+      if (has_buckets_ && bucketed) continue;
       if (whole && (category(b) == pb::UNSHARDED_GRAD || category(b) == pb::RS_INPUT)) continue;
       const int32_t one[] = {b};
       RETURN_IF_ERROR(All(one, verb, pb::SHARDED_GRAD));
@@ -190,6 +201,7 @@ class DataWalk {
 
   Status CheckKind(const pb::Op& op) {
     if (IsPartOfGather(op)) return CheckGather(contents_, op);
+    if (has_buckets_ && op.has_all_reduce()) return OkStatus();  // rule bucket has all of it
     if (IsPartOfReduction(op)) {
       if (op.has_reduce_scatter() || op.has_local_reduce() || (op.has_all_reduce() && IsFlat(op))) {
         reduced_[static_cast<size_t>(op.unit())] = true;
@@ -270,6 +282,7 @@ class DataWalk {
   // parameters.
   template <typename Buffers>
   Status CheckHandedOver(const Buffers& gradients, std::string_view rule) {
+    if (has_buckets_) return OkStatus();  // rule bucket
     std::fill(handed_over_.begin(), handed_over_.end(), false);
     for (const int32_t b : gradients) {
       const Content& c = content(b);
@@ -316,8 +329,9 @@ class DataWalk {
   const pb::Plan& plan_;
   Contents contents_;
   std::vector<int32_t> trainable_;  // shards in the plan's order
-  std::vector<bool> reduced_;       // units, in this program
-  std::vector<bool> handed_over_;   // scratch: parameters whose gradients were read
+  bool has_buckets_ = false;
+  std::vector<bool> reduced_;      // units, in this program
+  std::vector<bool> handed_over_;  // scratch: parameters whose gradients were read
 };
 
 }  // namespace

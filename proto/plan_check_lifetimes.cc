@@ -81,7 +81,8 @@ class Walk {
   // writes count.
   Status Read(const pb::Segment& segment, int index) {
     const pb::Op& op = segment.ops(index);
-    const bool counted = op.has_compute() || op.has_reduce_copy_in() || op.has_concat_gradients();
+    const bool counted = op.has_compute() || op.has_reduce_copy_in() || op.has_concat_gradients() ||
+                         op.has_bucket_copy_in();
     for (int i = 0; counted && i < op.in_size(); ++i) {
       const size_t buffer = static_cast<size_t>(op.in(i));
       const int expected = op.in_versions().empty() ? 1 : op.in_versions(i);

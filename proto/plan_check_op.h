@@ -59,6 +59,17 @@ struct OptimizerTensor {
 // In the order in which the optimizer sees them. REQUIRES: CheckTables and CheckLayout.
 std::vector<OptimizerTensor> OptimizerTensors(const pb::Plan& plan);
 
+// Rules bucket, broadcast and owner, as far as an op says it by itself.
+Status CheckBucketMove(const OpContext& c);
+bool MovesBucket(const pb::Op& op);
+
+// Rule owner, of an optimizer_step.
+Status CheckOwners(const OpContext& c);
+// ... and of a buffer of the state of a parameter that `owner` updates.
+Status CheckStateOfOwner(const OpContext& c, int32_t buffer, int owner, int64_t bytes);
+// Elements that rank 0 updates; with owners, the rank with most. REQUIRES: CheckOwners.
+int64_t UpdatedElems(const OpContext& c);
+
 // Rule host. REQUIRES: the op's buffers and stream are in their tables.
 Status CheckHost(const OpContext& c);
 

@@ -131,7 +131,8 @@ Status CheckRecompute(const OpContext& c) {
 
 Status CheckKind(const OpContext& c) {
   const pb::Op& op = c.op();
-  if (MovesUnit(op) && !op.has_unit()) return c.Broken("unit", "belongs to no unit");
+  if ((MovesUnit(op) || MovesBucket(op)) && !op.has_unit())
+    return c.Broken("unit", "belongs to no unit");
   switch (op.kind_case()) {
     case pb::Op::kCompute:
       RETURN_IF_ERROR(CheckRecompute(c));
@@ -143,6 +144,10 @@ Status CheckKind(const OpContext& c) {
     case pb::Op::kClipNorms:
     case pb::Op::kClipScale:
       return CheckUpdate(c);
+    case pb::Op::kBucketCopyIn:
+    case pb::Op::kBucketCopyOut:
+    case pb::Op::kBroadcast:
+      return CheckBucketMove(c);
     default:
       return CheckMove(c);
   }

@@ -38,6 +38,9 @@ Status CheckLifetimes(const pb::Plan& plan);
 // Rules category, written, gather, reduce (its parts) and optimizer. REQUIRES: CheckLifetimes.
 Status CheckData(const pb::Plan& plan);
 
+// Rules bucket, broadcast and owner. REQUIRES: CheckLifetimes.
+Status CheckReplicas(const pb::Plan& plan);
+
 // Rule event. REQUIRES: CheckOps.
 Status CheckEvents(const pb::Plan& plan);
 
@@ -72,6 +75,10 @@ std::optional<int64_t> Numel(const Shape& shape) {
   }
   return empty ? 0 : numel;
 }
+
+// Ranks that update each trainable parameter for all others, as the plan's updates say; empty =
+// none does.
+const google::protobuf::RepeatedField<int32_t>& OwnersIn(const pb::Plan& plan);
 
 inline bool InTable(int64_t index, int size) { return index >= 0 && index < size; }
 

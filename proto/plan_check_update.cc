@@ -38,9 +38,17 @@ Status CheckInit(const OpContext& c) {
   }
   ASSIGN_OR_RETURN(const int64_t element,
                    SizeIn(c, 1, oplib::MomentDType(c.plan, c.op().optimizer_init().dtype())));
+  const auto& owners = OwnersIn(c.plan);
   int i = 0;
+  int tensor = 0;
   for (const OptimizerTensor& t : OptimizerTensors(c.plan)) {
+    const int owner = tensor < owners.size() ? owners[tensor] : -1;
+    ++tensor;
     for (const int64_t bytes : StateOf(kind, t, element)) {
+      if (owner >= 0 && i < c.op().out_size()) {
+        RETURN_IF_ERROR(CheckStateOfOwner(c, c.op().out(i++), owner, bytes));
+        continue;
+      }
       if (i < c.op().out_size() && c.buffer(c.op().out(i)).bytes() != bytes) {
         return c.Broken("optimizer",
                         fmt::format("buffer {} of parameter \"{}\" has {} bytes, "
@@ -76,14 +84,14 @@ Status CheckNumbers(const OpContext& c) {
 
 Status CheckStep(const OpContext& c) {
   RETURN_IF_ERROR(CheckNumbers(c));
+  RETURN_IF_ERROR(CheckOwners(c));
   // Of each tensor its state, and the shards that they are parts of.
   const pb::OptimizerStep& step = c.op().optimizer_step();
   const int states = step.kind() == pb::SGD ? oplib::MomentCount(pb::SGD, step.momentum()) : 3;
-  int64_t elems = 0;
+  const int64_t elems = UpdatedElems(c);
   int outputs = 0;
   std::set<int32_t> shards;
   for (const OptimizerTensor& t : OptimizerTensors(c.plan)) {
-    elems += t.numel;
     outputs += states + (shards.insert(t.shard).second ? 1 : 0);
   }
   if (step.elems() != elems) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/model_source.h"
+#include "proto/strategy.h"
 #include "sim/catalogue.h"
 #include "tools/command.h"
 #include "tools/output.h"
@@ -17,6 +18,7 @@ StatusOr<ExitCode> List(const OutputFlags& flags) {
   const nlohmann::ordered_json lists = {{"models", CatalogueModels()},
                                         {"clusters", CatalogueClusters()},
                                         {"kernel_profiles", KernelProfiles()},
+                                        {"strategies", StrategyNames()},
                                         {"wrap_policies", WrapPolicies()}};
   std::string text;
   for (const auto& [key, names] : lists.items()) {
@@ -37,7 +39,7 @@ StatusOr<ExitCode> List(const OutputFlags& flags) {
 Command AddList(CLI::App& app) {
   const auto flags = std::make_shared<OutputFlags>();
   CLI::App* command = app.add_subcommand(
-      "list", "List built-in models and clusters, kernel profiles, wrap policies");
+      "list", "List built-in models and clusters, kernel profiles, strategies, wrap policies");
   AddOutputFlags(*command, flags.get());
   command->footer("Example:\n  foreshard list\n\n" + ExitCodeHelp());
   return {command, [flags] { return List(*flags); }};

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "proto/model.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/report.pb.h"
+#include "proto/strategy.h"
 #include "sim/catalogue.h"
 #include "tools/combinations.h"
 #include "tools/command.h"
@@ -29,11 +31,17 @@ struct PredictFlags {
   SimulationFlags simulation;
 };
 
-// Where nobody says how many replicas a hybrid has, PyTorch shards within a node.
+// Nobody has said how many replicas a hybrid has.
+bool LacksReplicas(const PlanFlags& flags, const PlanChoice& choice) {
+  const std::optional<pb::Strategy> strategy = ParseStrategy(choice.strategy);
+  return flags.decisions.empty() && choice.replicate == 0 && strategy && IsHybrid(*strategy);
+}
+
+// PyTorch's hybrids shard within a node and have a replica on each, unless told otherwise.
 StatusOr<pb::Report> PredictOne(const PredictFlags& flags, const pb::Model& model,
                                 const pb::Cluster& cluster, PlanChoice choice) {
-  const int64_t nodes = choice.world / cluster.gpus_per_node();
-  const bool per_node = NeedsReplicas(flags.plan, choice) && nodes > 1;
+  const int64_t nodes = choice.world / cluster.node().gpus();
+  const bool per_node = LacksReplicas(flags.plan, choice) && nodes > 1;
   if (per_node) choice.replicate = nodes;
   ASSIGN_OR_RETURN(const pb::Plan plan, PlanFor(model, flags.plan, choice, cluster.gpu().arch()));
   ASSIGN_OR_RETURN(pb::Report report, ReportFor(plan, cluster, flags.simulation));
@@ -88,7 +96,9 @@ Command AddPredict(CLI::App& app) {
       "Example:\n"
       "  foreshard predict --model llama-2-7b --cluster dgx-a100-80g --world 8 --seq 4096\n"
       "  foreshard predict --model llama-2-7b --cluster dgx-a100-40g --world 8 --seq 2048 "
-      "--wrap block --wrap every:2 --wrap whole\n\n" +
+      "--wrap block --wrap every:2 --wrap whole\n"
+      "  foreshard predict --model llama-2-7b --cluster dgx-a100-80g --world 16 --seq 4096 "
+      "--strategy fsdp2 --strategy full_shard --strategy hybrid_shard --strategy ddp\n\n" +
       ExitCodeHelp());
   return {command, [flags] { return Predict(*flags); }};
 }

@@ -31,23 +31,24 @@ void LinearBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor
   Tensor g = Rows(e, in[0]);
   in[0].reset();
   const bool bias = node.edges.size() == 3;
+  const int weight_edge = bias ? 2 : 1;
   const auto input_gradient = [&] {
     if (!node.NeedsGrad(0)) return;
     Tensor weight = node.flag ? Transposed(e, node.saved[1]) : node.saved[1];
     out[0] = Product(e, g, weight);
   };
   const auto weight_gradient = [&] {
-    if (!node.NeedsGrad(1)) return;
+    if (!node.NeedsGrad(weight_edge)) return;
     Tensor left = Transposed(e, node.flag ? node.saved[0] : g);
-    out[1] = Product(e, left, node.flag ? g : node.saved[0]);
+    out[weight_edge] = Product(e, left, node.flag ? g : node.saved[0]);
   };
   if (bias) input_gradient();
   weight_gradient();
   if (!bias) input_gradient();
-  if (bias && node.NeedsGrad(2)) {
+  if (bias && node.NeedsGrad(1)) {
     Tensor sum = e.Empty(g.dtype(), {1, g.shape()[1]});
     e.Launch("sum_to", {&g}, {&sum});
-    out[2] = e.View(sum, {g.shape()[1]}, {1}, 0);
+    out[1] = e.View(sum, {g.shape()[1]}, {1}, 0);
   }
 }
 
@@ -83,7 +84,8 @@ Tensor Affine(Eager& e, const Tensor& x, const Tensor& weight, const Tensor& mat
   } else {
     e.Launch("mm", {&rows, &matrix}, {&product});
   }
-  Node* node = bias ? e.Record(LinearBackward, {&rows, &weight, bias}, {&product})
+  // A bias has its gradient before the weight, which goes through a transposition of its own.
+  Node* node = bias ? e.Record(LinearBackward, {&rows, bias, &weight}, {&product})
                     : e.Record(LinearBackward, {&rows, &weight}, {&product});
   if (node) {
     node->flag = stored_in_out;

@@ -10,6 +10,7 @@
 #include "planner/lower/forward.h"
 #include "planner/lower/fsdp1.h"
 #include "planner/lower/fsdp2.h"
+#include "planner/lower/programs.h"
 #include "planner/lower/step_tables.h"
 #include "proto/oplib/workspace.h"
 #include "proto/strategy.h"
@@ -61,12 +62,7 @@ class StepLowering {
     ForwardPass& forward;
     const Tensor& labels;
   };
-  // Segments in a row.
-  struct Use {
-    int segment;
-    int repeat;
-  };
-  using Uses = std::vector<Use>;
+  using Uses = SegmentRepeats;
 
   std::unique_ptr<ShardingRules> MakeRules(Eager& eager, std::vector<UnitLayout> layouts) {
     const Sharding sharding = ShardingOf(d_, tables_);
@@ -101,13 +97,13 @@ class StepLowering {
       }
       actors.rules.EndStep();
     } while (actors.rules.State() != found);
-    AddPrograms(steps, updates);
+    AddPrograms(steps, std::move(updates), builder_.plan());
   }
 
   // An update of the same gradients; state is there.
   Uses Replay(Uses update) {
-    std::erase_if(update, [this](const Use& use) { return IsInit(use); });
-    for (const Use& use : update) builder_.Replay(use.segment);
+    std::erase_if(update, [&](const auto& use) { return CreatesState(builder_.plan(), use); });
+    for (const SegmentRepeat& use : update) builder_.Replay(use.segment);
     return update;
   }
 
@@ -169,46 +165,6 @@ class StepLowering {
     Uses uses;
     for (int s = first; s < builder_.plan().segments_size(); ++s) uses.push_back({s, 1});
     return uses;
-  }
-
-  bool IsInit(const Use& use) {
-    return builder_.plan().segments(use.segment).name() == "optimizer_init";
-  }
-
-  // A step that both the first and all others are has segments of its plain name.
-  void AddPrograms(const std::vector<Uses>& steps, std::vector<Uses>& updates) {
-    if (updates.size() == 1) {
-      updates.push_back(updates[0]);
-      std::erase_if(updates[1], [this](const Use& use) { return IsInit(use); });
-    }
-    const size_t last = steps.size() - 1;
-    const bool one_update = std::ranges::all_of(
-        updates, [&](const Uses& u) { return u.back().segment == updates[0].back().segment; });
-    for (size_t i = 0; i < updates.size(); ++i) {
-      pb::Program& program = *builder_.plan().add_programs();
-      program.set_name(i == 0      ? "first"
-                       : i >= last ? "steady"
-                       : i == 1    ? "warmup"
-                                   : "warmup_" + std::to_string(i));
-      AddUses(steps[std::min(i, last)], last > 0, program);
-      AddUses(updates[i], !one_update, program);
-    }
-  }
-
-  // With `named`, segments are called after the program, which alone uses them.
-  void AddUses(const Uses& uses, bool named, pb::Program& program) {
-    for (const Use& use : uses) {
-      AddUse(use, program);
-      if (!named || IsInit(use)) continue;
-      pb::Segment& segment = *builder_.plan().mutable_segments(use.segment);
-      segment.set_name(program.name() + "/" + segment.name());
-    }
-  }
-
-  static void AddUse(const Use& use, pb::Program& program) {
-    pb::SegmentUse& out = *program.add_uses();
-    out.set_segment(use.segment);
-    out.set_repeat(use.repeat);
   }
 
   Tensor AddInput(Eager& eager, const std::string& name, const Dims& shape, DType dtype,

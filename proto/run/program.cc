@@ -20,6 +20,7 @@ GroupId GroupOf(const pb::Op& op) {
   if (op.has_all_gather()) return GroupId{op.all_gather().group()};
   if (op.has_reduce_scatter()) return GroupId{op.reduce_scatter().group()};
   if (op.has_all_reduce()) return GroupId{op.all_reduce().group()};
+  if (op.has_broadcast()) return GroupId{op.broadcast().group()};
   return kNoGroup;
 }
 

@@ -45,7 +45,8 @@ TEST_F(CliTest, VersionGoesToStdout) {
 TEST_F(CliTest, ListShowsEverythingThatCanBeNamed) {
   const ProcessResult text = RunForeshard({"list"});
   EXPECT_EQ(text.exit_code, 0);
-  for (const char* name : {"llama-2-7b", "dgx-a100-80g", "torch-cuda", "class:A,B"}) {
+  for (const char* name :
+       {"llama-2-7b", "dgx-a100-80g", "torch-cuda", "hybrid_shard", "class:A,B"}) {
     EXPECT_THAT(text.out, HasSubstr(name));
   }
   const json lists = json::parse(RunForeshard({"list", "--json", "-"}).out);

@@ -93,6 +93,34 @@ INSTANTIATE_TEST_SUITE_P(Profiles, LoopTest,
                            return name;
                          });
 
+// Of three ranks the last holds padding; of four there are two replicas. A run of six steps has
+// every program, and the steady one more than once.
+TEST_F(CompareTest, FlatParametersHoldWhatWasPredictedOnEveryRank) {
+  const std::vector<Args> choices = {
+      {"--strategy", "full_shard"},
+      {"--strategy", "full_shard", "--use-orig-params"},
+      {"--strategy", "shard_grad_op"},
+      {"--strategy", "no_shard"},
+      {"--strategy", "hybrid_shard", "--replicate", "2"},
+      {"--strategy", "hybrid_shard_zero2", "--replicate", "2", "--use-orig-params"},
+  };
+  for (const Args& choice : choices) {
+    const bool has_replicas = choice.size() > 2 && choice[2] == "--replicate";
+    const int world = has_replicas ? 4 : 3;
+    const std::string plan = MakePlan("llama", world, choice);
+    for (int rank = 0; rank < world; ++rank) {
+      const ProcessResult result =
+          RunForeshard({"compare", MakePrediction(plan, rank, "predicted.pb"),
+                        MakeMeasurement(plan, rank, "measured.pb", 6), "--json", "-"});
+      const std::string what = fmt::format("{} on rank {}", fmt::join(choice, " "), rank);
+      EXPECT_EQ(result.exit_code, 0) << what << result.err;
+      const json found = json::parse(result.out);
+      EXPECT_GT(found.at("memory").at("ops"), 100) << what;
+      EXPECT_EQ(found.at("memory").at("equal"), found.at("memory").at("ops")) << what;
+    }
+  }
+}
+
 TEST_F(CompareTest, FilesOfAnyFormatAndLengthOfRunAreJoined) {
   const std::string plan = MakePlan("gpt2", 2);
   for (const auto& [predicted, measured] :

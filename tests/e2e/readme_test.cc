@@ -21,9 +21,10 @@ class ReadmeTest : public CliTest {
     Args args;
     std::string output;
   };
-  static Shown Find(const std::string& prompt) {
+  // The first one after `heading`.
+  static Shown Find(const std::string& prompt, const std::string& heading = "") {
     const std::string readme = Readme();
-    const size_t begin = readme.find(prompt);
+    const size_t begin = readme.find(prompt, readme.find(heading));
     EXPECT_NE(begin, std::string::npos) << prompt;
     if (begin == std::string::npos) return {};
     const size_t line_end = readme.find('\n', begin);
@@ -49,6 +50,13 @@ TEST_F(ReadmeTest, TheFirstPredictionIsWhatIsPrinted) {
 
 TEST_F(ReadmeTest, TheTableOfChoicesIsWhatIsPrinted) {
   const Shown shown = Find("$ foreshard ");
+  const ProcessResult result = RunForeshard(shown.args);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::StartsWith(shown.output + "\nAssumptions\n"));
+}
+
+TEST_F(ReadmeTest, TheTableOfStrategiesIsWhatIsPrinted) {
+  const Shown shown = Find("$ foreshard ", "**Who should own what?**");
   const ProcessResult result = RunForeshard(shown.args);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, testing::StartsWith(shown.output + "\nAssumptions\n"));

@@ -74,6 +74,14 @@ void SetCheckpoint(const json& options, CheckpointRequest& checkpoint) {
   if (Given(options, "early_stop")) checkpoint.early_stop = options["early_stop"];
 }
 
+// DDP's recordings name the strategy and the sizes of buckets.
+void SetDdp(const json& options, PlanRequest& request) {
+  request.strategy = options.at("strategy");
+  request.ddp.bucket_bytes = options.at("bucket_bytes");
+  request.ddp.first_bucket_bytes = options.at("first_bucket_bytes");
+  request.ddp.gradient_as_bucket_view = options.at("gradient_as_bucket_view");
+}
+
 // "_HYBRID_SHARD_ZERO2" -> "hybrid_shard_zero2"
 std::string StrategyOf(std::string name) {
   if (name.starts_with('_')) name.erase(0, 1);
@@ -144,6 +152,7 @@ PlanRequest CaseRequest(const json& document) {
   request.seq = options.at("model").at("seq");
   request.loss = options.at("loss");
   SetSharding(options, request);
+  if (Given(options, "strategy")) SetDdp(options, request);
   if (options.at("fsdp") == 1) SetFsdp1(options, request);
   if (Given(options, "checkpoint")) SetCheckpoint(options["checkpoint"], request.checkpoint);
   if (Given(options, "clip")) {

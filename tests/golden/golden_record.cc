@@ -24,10 +24,10 @@ std::string Line(const Event& e) {
 }
 
 bool IsModelled(const std::string& kind) {
-  constexpr std::array<std::string_view, 13> kKinds = {
-      "cpu_wait",      "grad_cast",  "grad_pad",   "cast_shard",     "all_gather",
-      "copy_out",      "reshard",    "rs_copy_in", "reduce_scatter", "all_reduce",
-      "grad_finalize", "rs_recycle", "recompute"};
+  constexpr std::array<std::string_view, 16> kKinds = {
+      "cpu_wait",  "grad_cast",      "grad_pad",        "cast_shard", "all_gather",    "copy_out",
+      "reshard",   "rs_copy_in",     "reduce_scatter",  "all_reduce", "grad_finalize", "rs_recycle",
+      "recompute", "bucket_copy_in", "bucket_copy_out", "broadcast"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 

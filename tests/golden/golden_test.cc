@@ -106,6 +106,7 @@ void RegisterAll() {
   Register(data, "Golden", true);
   Register(data / "torch-2.15", "GoldenTorch215", true);
   Register(data / "e2e", "GoldenEndToEnd", true);
+  Register(data / "ddp", "GoldenDdp", true);
 }
 
 }  // namespace

@@ -77,6 +77,30 @@ Event AllReduceEvent(const pb::Plan& plan, const pb::AllReduce& op) {
   return event;
 }
 
+Event CopyInEvent(const pb::Plan& plan, const pb::BucketCopyIn& op) {
+  Event event = Moved("bucket_copy_in", op.elems(), op.dtype());
+  event.how = fmt::format("{} at {} times {}", plan.parameters(op.parameter()).path(), op.offset(),
+                          op.factor());
+  if (op.accumulate()) event.how += ", accumulate";
+  return event;
+}
+
+Event CopyOutEvent(const pb::Plan& plan, const pb::BucketCopyOut& op) {
+  Event event = Moved("bucket_copy_out", op.elems(), op.dtype());
+  event.how = fmt::format("{} at {}", plan.parameters(op.parameter()).path(), op.offset());
+  return event;
+}
+
+Event BroadcastEvent(const pb::Plan& plan, const pb::Op& op) {
+  Event event = Moved("broadcast", op.broadcast().elems(), op.broadcast().dtype());
+  event.group = plan.groups(op.broadcast().group()).size();
+  for (const pb::Parameter& p : plan.parameters()) {
+    if (p.sharded_buffer() != op.out(0)) continue;
+    event.how = fmt::format("{} from {}", p.path(), op.broadcast().root());
+  }
+  return event;
+}
+
 Event KeepSliceEvent(const pb::Plan& plan, const pb::KeepSlice& op) {
   Event event;
   event.kind = "reshard";
@@ -123,6 +147,13 @@ Event KindOf(const pb::Plan& plan, const pb::Op& op) {
       return ReduceEvent(plan, op.reduce_scatter());
     case pb::Op::kAllReduce:
       return AllReduceEvent(plan, op.all_reduce());
+    case pb::Op::kBucketCopyIn:
+      // Traces have no event for what moves as buckets are rebuilt.
+      return op.phase() == pb::FORWARD ? Event{} : CopyInEvent(plan, op.bucket_copy_in());
+    case pb::Op::kBucketCopyOut:
+      return CopyOutEvent(plan, op.bucket_copy_out());
+    case pb::Op::kBroadcast:
+      return BroadcastEvent(plan, op);
     case pb::Op::kGradFinalize: {
       Event event = Cast("grad_finalize", op.grad_finalize().from(), op.grad_finalize().to(), 0, 0);
       if (plan.units(op.unit()).has_flat()) event.from.clear();

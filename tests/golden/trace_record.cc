@@ -72,6 +72,14 @@ std::string ReductionText(const json& e) {
   return text;
 }
 
+// "layers.0.w1.weight at 128 times 0.5"
+std::string MoveText(const json& e) {
+  std::string text =
+      fmt::format("{} at {}", e.at("parameter").get<std::string>(), e.at("offset").get<int64_t>());
+  if (e.contains("factor")) text += fmt::format(" times {}", e["factor"].get<double>());
+  return e.value("in_place", false) ? text + ", accumulate" : text;
+}
+
 std::string GatherText(const json& e) {
   const std::string reason = e.at("reason");
   const bool flat = reason == "prefetch_forward" || reason == "prefetch_backward";
@@ -80,6 +88,10 @@ std::string GatherText(const json& e) {
 
 std::string HowText(const json& e, bool is_late) {
   const std::string kind = e.at("k");
+  if (kind.starts_with("bucket_copy")) return MoveText(e);
+  if (kind == "broadcast") {
+    return fmt::format("{} from {}", e.at("parameter").get<std::string>(), e.at("root").get<int>());
+  }
   if (kind == "all_gather") return GatherText(e);
   if (kind == "cpu_wait") {
     return FreeText(e.at("free_event_of"), e.at("free_phase"), e.at("free_mb"),

@@ -1,5 +1,6 @@
 // Peaks measured with PyTorch 2.14.1 on the model below, against the simulation of its plan. The
-// table stands in docs/fsdp2.md; MiB, from the second step on, without optimizer state.
+// tables stand in docs/fsdp2.md and docs/fsdp1.md; MiB, from the second step on, without optimizer
+// state.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,6 +23,11 @@ struct Row {
 };
 
 void Mixed(PlanRequest& r) { r.param_dtype = DType::kBf16; }
+
+void FullShard(PlanRequest& r) {
+  Mixed(r);
+  r.strategy = "full_shard";
+}
 
 constexpr Row kRows[] = {
     {"blocks", 124.05, 168.47, Mixed},
@@ -47,6 +53,23 @@ constexpr Row kRows[] = {
        r.seq = 512;
      }},
     {"only_w2", 124.05, 122.58, Mixed, true},
+    {"fsdp1", 78.80, 156.25, FullShard},
+    {"fsdp1_fp32", 126.15, 264.49, [](PlanRequest& r) { r.strategy = "full_shard"; }},
+    {"fsdp1_forward_prefetch", 94.61, 184.26,
+     [](PlanRequest& r) {
+       FullShard(r);
+       r.fsdp1.forward_prefetch = true;
+     }},
+    {"fsdp1_backward_post", 78.80, 156.25,
+     [](PlanRequest& r) {
+       FullShard(r);
+       r.fsdp1.backward_prefetch = "post";
+     }},
+    {"fsdp1_shard_grad_op", 142.81, 192.82,
+     [](PlanRequest& r) {
+       Mixed(r);
+       r.strategy = "shard_grad_op";
+     }},
 };
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }

@@ -1,6 +1,6 @@
-// A plan of two units on two ranks, each with a flat parameter: gathered in one piece, its gradients
-// joined, and given to the optimizer as one tensor. The root's six elements need no padding, the
-// block's five do.
+// A plan of two units on two ranks, each with a flat parameter: gathered in one piece, its
+// gradients joined, and given to the optimizer as one tensor. The root's six elements need no
+// padding, the block's five do.
 #pragma once
 
 #include <string_view>

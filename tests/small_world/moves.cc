@@ -78,7 +78,23 @@ std::vector<Move> CommonMoves() {
   };
 }
 
+std::vector<Move> DdpMoves() {
+  const auto buckets = [](const char* text, int64_t first, int64_t others) {
+    return Move{"buckets", text, [first, others](SmallCase& c) {
+                  c.request.ddp.first_bucket_bytes = first;
+                  c.request.ddp.bucket_bytes = others;
+                }};
+  };
+  return {
+      Set("strategy", "zero1", &R::strategy, "zero1"),
+      buckets("one-a-gradient", 1, 1),
+      buckets("some", 500, 3000),
+      Move{"views", "true", [](SmallCase& c) { c.request.ddp.gradient_as_bucket_view = true; }},
+  };
+}
+
 std::vector<Move> OwnMoves(Library library) {
+  if (library == Library::kDdp) return DdpMoves();
   if (library == Library::kFsdp1) {
     const auto hybrid = [](const char* strategy) {
       return Move{"strategy", strategy, [strategy](SmallCase& c) {
@@ -143,6 +159,8 @@ std::vector<Move> AllMoves(Library library) {
 const std::vector<Move>& MovesOf(Library library) {
   static const std::vector<Move> fsdp2 = AllMoves(Library::kFsdp2);
   static const std::vector<Move> fsdp1 = AllMoves(Library::kFsdp1);
+  static const std::vector<Move> ddp = AllMoves(Library::kDdp);
+  if (library == Library::kDdp) return ddp;
   return library == Library::kFsdp1 ? fsdp1 : fsdp2;
 }
 

@@ -119,7 +119,7 @@ std::vector<SmallCase> CasesToRun(Library library) {
 }
 
 class SmallWorldRunOf : public testing::TestWithParam<Library> {};
-INSTANTIATE_TEST_SUITE_P(All, SmallWorldRunOf, testing::Values(Library::kFsdp2, Library::kFsdp1),
+INSTANTIATE_TEST_SUITE_P(All, SmallWorldRunOf, testing::Values(Library::kFsdp2, Library::kFsdp1, Library::kDdp),
                          [](const auto& library) { return Name(library.param); });
 
 TEST_P(SmallWorldRunOf, BytesAfterEachOpAreThePredictedOnes) {

@@ -38,6 +38,7 @@ std::vector<SmallCase> Layouts(Library library) {
       for (int ranks = 1; ranks <= 4; ++ranks) {
         layouts.push_back(Layout(wrap, blocks, ranks));
         if (library == Library::kFsdp1) layouts.back().request.strategy = "full_shard";
+        if (library == Library::kDdp) layouts.back().request.strategy = "ddp";
       }
     }
   }
@@ -91,7 +92,10 @@ std::vector<PrefetchRequest> Prefetches(const SmallCase& c, int ahead, int direc
 
 }  // namespace
 
-std::string Name(Library library) { return library == Library::kFsdp1 ? "Fsdp1" : "Fsdp2"; }
+std::string Name(Library library) {
+  if (library == Library::kDdp) return "Ddp";
+  return library == Library::kFsdp1 ? "Fsdp1" : "Fsdp2";
+}
 
 std::vector<SmallCase> SmallLayouts(size_t most_per_layout, Library library) {
   const std::vector<Move>& moves = MovesOf(library);

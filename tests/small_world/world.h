@@ -26,7 +26,7 @@ struct SmallCase {
 };
 
 // Whose choices there are.
-enum class Library { kFsdp2, kFsdp1 };
+enum class Library { kFsdp2, kFsdp1, kDdp };
 
 std::string Name(Library library);  // "Fsdp2"
 

@@ -57,9 +57,25 @@ ReductionRules FlatRulesOf(const PlanRequest& request, DType reduce) {
   return rules;
 }
 
+// Without shards: gradients times 1 / ranks are added up, all in the parameters' dtype. What a step
+// has reduced before is a part of what it reduces next.
+ReductionRules ReplicatedRulesOf(const PlanRequest& request) {
+  ReductionRules rules;
+  rules.replicas = request.world_size;
+  rules.micro_batches = request.micro_batches.count;
+  rules.reduce_in_last_only = !request.micro_batches.reduce;
+  rules.adds_as_made = true;
+  rules.adds_to_reduced = true;
+  rules.is_mean_of_shards = rules.is_mean_of_replicas = false;
+  rules.factor = static_cast<float>(1.0 / request.world_size);
+  rules.reduce = rules.original = request.original_dtype;
+  return rules;
+}
+
 }  // namespace
 
 ReductionRules RulesOf(const PlanRequest& request, DType reduce) {
+  if (request.strategy == "ddp" || request.strategy == "zero1") return ReplicatedRulesOf(request);
   if (request.strategy != "fsdp2") return FlatRulesOf(request, reduce);
   ReductionRules rules;
   rules.replicas = request.replicate_size;

@@ -95,6 +95,7 @@ class Constraints {
   static int GroupOf(const pb::Op& op) {
     if (op.has_all_gather()) return op.all_gather().group();
     if (op.has_reduce_scatter()) return op.reduce_scatter().group();
+    if (op.has_broadcast()) return op.broadcast().group();
     return op.has_all_reduce() ? op.all_reduce().group() : -1;
   }
 

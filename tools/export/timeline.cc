@@ -22,6 +22,9 @@ int64_t CollectiveBytes(const pb::Op& op) {
   if (op.has_all_reduce()) {
     return op.all_reduce().elems() * SizeOf(static_cast<DType>(op.all_reduce().dtype()));
   }
+  if (op.has_broadcast()) {
+    return op.broadcast().elems() * SizeOf(static_cast<DType>(op.broadcast().dtype()));
+  }
   if (!op.has_reduce_scatter()) return 0;
   return op.reduce_scatter().elems_in() * SizeOf(static_cast<DType>(op.reduce_scatter().dtype()));
 }

@@ -198,8 +198,10 @@ std::string Legend(const Reports& reports, const Style& style) {
   const char* const times = calibrated ? "calibrated" : "first order, not calibrated";
   if (ComparesStrategies(reports)) {
     return Wrapped(
-        fmt::format("payload: buffers of a step's collectives, all-reduces twice; sent: by one GPU "
-                    "in rings, {}; persistent: alive between steps; transient: the rest of the "
+        fmt::format("replicas: who holds the same, of hybrids one per node unless --replicate "
+                    "says otherwise; payload: buffers of a step's collectives, all-reduces twice; "
+                    "sent: by one "
+                    "GPU in rings, {}; persistent: alive between steps; transient: the rest of the "
                     "peak; peak: of the GPU that holds most; times: {}",
                     style.unit(), times),
         "", style.width);
