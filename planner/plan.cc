@@ -167,6 +167,25 @@ StatusOr<std::vector<WrapRequest>> CallsOf(const ModelGraph& graph, const std::s
   return std::vector<WrapRequest>{{{""}, false}};
 }
 
+// A reentrant region whose inputs need no gradient leaves none for its parameters, which DDP then
+// waits for in vain.
+Status CheckGradientsArrive(const ModelGraph& graph, const StepDecisions& d) {
+  if (!IsReplicated(d.strategy) || !d.forward.checkpoint.reentrant) return OkStatus();
+  const auto needed = ValuesNeedingGrad(graph);
+  for (const GraphItem& item : graph.items) {
+    if (item.kind != GraphItem::Kind::kEnter) continue;
+    if (std::ranges::find(d.forward.checkpointed, item.index) == d.forward.checkpointed.end()) {
+      continue;
+    }
+    if (std::ranges::any_of(item.values, [&](ValueId v) { return needed[v]; })) continue;
+    return InvalidArgument(fmt::format(
+        "checkpoint: no input of {} needs a gradient, so that reentrant recomputation leaves none "
+        "for its parameters, and DDP does not go on; use one that is not reentrant",
+        graph.modules[item.index].path));
+  }
+  return OkStatus();
+}
+
 Status CheckParametersAreUsed(const ModelGraph& graph) {
   if (const int unused = UnusedParameter(graph); unused != kNone) {
     return InvalidInput(
@@ -240,6 +259,7 @@ StatusOr<pb::Plan> MakePlan(const pb::Model& model, const PlanRequest& asked) {
   RETURN_IF_ERROR(CheckOptimizer(graph, decisions));
   RETURN_IF_ERROR(CheckPartsAreShards(units, decisions.units, decisions.shard_dims));
   RETURN_IF_ERROR(CheckParametersAreUsed(graph));
+  RETURN_IF_ERROR(CheckGradientsArrive(graph, decisions));
   pb::Plan plan;
   FillHeader(model, graph, *plan.mutable_header());
   RecordDecisions(request, decisions, calls, graph, *plan.mutable_decisions());

@@ -24,7 +24,7 @@ Tensor Product(Eager& e, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-// edges: x, weight[, bias]; saved: x as rows (if the weight is trained), weight (if x needs it).
+// edges: x[, bias], weight; saved: x as rows (if the weight is trained), weight (if x needs it).
 // Without a bias PyTorch computes the weight's gradient first, with one the input's.
 // node.flag: the weight is stored [in, out].
 void LinearBackward(Eager& e, Node& node, std::span<Tensor> in, std::span<Tensor> out) {

@@ -79,13 +79,6 @@ INSTANTIATE_TEST_SUITE_P(
                  [](pb::Plan& p) { Step(p, 6)->mutable_bucket_copy_out()->set_offset(0); }},
         Mutation{"CopiedOutElsewhere", "bucket", "does not copy the reduced gradient",
                  [](pb::Plan& p) { Step(p, 6)->set_out(0, 4); }},
-        Mutation{"AccumulatesToNothing", "bucket", "adds to what is no reduced gradient",
-                 [](pb::Plan& p) {
-                   Step(p, 1)->mutable_bucket_copy_in()->set_accumulate(true);
-                   Step(p, 1)->add_in(2);
-                   Step(p, 1)->add_in_offsets(0);
-                   Step(p, 1)->add_in_offsets(6);
-                 }},
         Mutation{"ReducedTwice", "bucket", "was not copied in since",
                  [](pb::Plan& p) {
                    Insert(p, 5, R"pb(stream: 1
