@@ -73,6 +73,16 @@ std::string Difference(const ModelGraph& graph, const FlatWrapRules& rules, bool
                      modules.ok() ? found : modules.status().message());
 }
 
+// PyTorch's attention has an output projection of a class of its own, which no recorded policy's
+// "Linear" meant; trees call it a Linear.
+void NameProjections(ModelGraph& graph) {
+  for (GraphModule& m : graph.modules) {
+    const bool projects = m.parent != kNone && m.class_name == "Linear" &&
+                          graph.modules[m.parent].class_name == "MultiheadAttention";
+    if (projects) m.class_name = "NonDynamicallyQuantizableLinear";
+  }
+}
+
 }  // namespace
 
 bool IsWrapPolicy(const json& document) {
@@ -83,8 +93,9 @@ Lines WrapDifferences(const json& document) {
   const json& options = document.at("case");
   const StatusOr<pb::Model> model = ModelOf(document);
   if (!model.ok()) return {std::string(model.status().message())};
-  const StatusOr<ModelGraph> graph = BuildModuleTree(*model);
+  StatusOr<ModelGraph> graph = BuildModuleTree(*model);
   if (!graph.ok()) return {std::string(graph.status().message())};
+  NameProjections(*graph);
   const json precision = options.value("mixed_precision", json::object());
   const bool mixed = !precision.value("param", json()).is_null();
   const FlatWrapRules rules = {

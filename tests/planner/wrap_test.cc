@@ -186,7 +186,7 @@ TEST(WrapRefusal, EveryWantsAWholePositiveNumber) {
 TEST(WrapRefusal, UnknownPolicyListsThePolicies) {
   EXPECT_THAT(Refusal(TreeModel({}), Wrapped("blocks")),
               HasSubstr("unknown policy \"blocks\"; expected block, every:K, whole, class:A,B, "
-                        "titan, size:N or pattern:A,B"));
+                        "titan, size:N, pattern:A,B, always or A|B"));
 }
 
 TEST(WrapRefusal, ModelsWithoutABlockClassNeedOne) {
