@@ -116,9 +116,10 @@ TEST_F(ExplainTest, TextShowsTheNumbersOfTheJson) {
   EXPECT_THAT(result.out, HasSubstr(fmt::format("Step time {:.3f} ms",
                                                 timing.at("step_ps").get<double>() * 1e-9)));
   for (const json& c : r.at("collectives")) {
-    EXPECT_THAT(result.out, testing::ContainsRegex(
-                                fmt::format("{} +{} +{} +{}", c.at("kind"), c.at("phase"),
-                                            c.at("count").get<int>(), Gib(c.at("input_bytes")))));
+    EXPECT_THAT(result.out,
+                testing::ContainsRegex(fmt::format(
+                    "{} +{} +{} +{} +{} +{}", c.at("kind"), c.at("phase"), c.at("group"),
+                    c.at("ranks").get<int>(), c.at("count").get<int>(), Gib(c.at("input_bytes")))));
   }
 }
 
@@ -210,7 +211,7 @@ TEST_F(ExplainTest, TwoReportsShowWhatDiffersAndNothingElse) {
   EXPECT_EQ(peak.at("change"), right.at("fit").at("peak_bytes").get<int64_t>() -
                                    left.at("fit").at("peak_bytes").get<int64_t>());
   // Nothing is gathered for backward any more.
-  EXPECT_EQ(all.at("collectives/all_gather backward count").at("b"), 0);
+  EXPECT_EQ(all.at("collectives/all_gather backward shard count").at("b"), 0);
   EXPECT_TRUE(all.contains("timing/step"));
   const std::string text = RunForeshard({"explain", a, b}).out;
   std::set<std::string> sections;

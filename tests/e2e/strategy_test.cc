@@ -31,7 +31,8 @@ class StrategyTest : public CliTest {
     const ProcessResult result = RunForeshard(args);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     std::map<std::string, Json> rows;
-    for (const Json& report : Json::parse(result.out).at("reports")) {
+    const Json table = Json::parse(result.out);
+    for (const Json& report : table.at("reports")) {
       EXPECT_TRUE(rows.emplace(report.at("setup").at("strategy"), report).second);
     }
     return rows;
