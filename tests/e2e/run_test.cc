@@ -135,7 +135,7 @@ TEST_F(RunTest, FilesThatAreNoPlan) {
   ASSERT_TRUE(ReadMessage(plan, other).ok());
   other.mutable_header()->set_format_version(1);
   ASSERT_TRUE(WriteMessage(Path("old.pb"), other).ok());
-  refuse(Path("old.pb"), 4, {"rule version", "1", "3"});
+  refuse(Path("old.pb"), 4, {"rule version", "1", "4"});
 }
 
 TEST_F(RunTest, APlanThatNeedsMoreMemoryThanThereIs) {

@@ -77,6 +77,7 @@ void SetCheckpoint(const json& options, CheckpointRequest& checkpoint) {
 // DDP's recordings name the strategy and the sizes of buckets.
 void SetDdp(const json& options, PlanRequest& request) {
   request.strategy = options.at("strategy");
+  request.replicate_size = 1;  // every rank is a replica, which nobody has to say
   request.ddp.bucket_bytes = options.at("bucket_bytes");
   request.ddp.first_bucket_bytes = options.at("first_bucket_bytes");
   request.ddp.gradient_as_bucket_view = options.at("gradient_as_bucket_view");

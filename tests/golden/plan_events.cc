@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "proto/base/dtype.h"
@@ -12,23 +13,12 @@
 namespace foreshard::golden {
 namespace {
 
+// As the traces have it: the enum's name in small letters, without what all of a part begin with.
 std::string ReasonText(pb::AllGather::Reason reason) {
-  switch (reason) {
-    case pb::AllGather::REASON_FORWARD:
-      return "forward";
-    case pb::AllGather::REASON_BACKWARD:
-      return "backward";
-    case pb::AllGather::PREFETCH_BACKWARD_IMPLICIT:
-      return "prefetch_backward_implicit";
-    case pb::AllGather::PREFETCH_FORWARD_EXPLICIT:
-      return "prefetch_forward_explicit";
-    case pb::AllGather::PREFETCH_BACKWARD_EXPLICIT:
-      return "prefetch_backward_explicit";
-    case pb::AllGather::PREFETCH_FORWARD_IMPLICIT:
-      return "prefetch_forward_implicit";
-    default:
-      return "?";
-  }
+  std::string text = pb::AllGather::Reason_Name(reason);
+  if (text.starts_with("REASON_")) text.erase(0, std::string("REASON_").size());
+  for (char& letter : text) letter = static_cast<char>(std::tolower(letter));
+  return text;
 }
 
 // Same elements in and out.

@@ -92,7 +92,8 @@ class WaitLog {
 TEST(FsdpOracle15, WithoutSyncTheUnpaddedGradientIsKeptInTheComputeDtype) {
   PlanRequest request = Request();
   request.param_dtype = DType::kBf16;
-  request.micro_batches = {.count = 2, .reduce = false};
+  request.micro_batches.count = 2;
+  request.micro_batches.reduce = false;
   // d = 7 and W = 4: 7 + 7 + 28 * 7 + 7 * 28 = 406 elements, which the ranks do not divide.
   const pb::Plan plan = PlanOf(TreeModel({.blocks = 2, .dim = 7}), request);
   std::vector<int64_t> kept;
@@ -218,15 +219,14 @@ TEST(FsdpOracle19, OddSizesArePaddedByACopyOrBetweenParameters) {
 TEST(FsdpOracle20, SumsAreDividedBeforeAndAfter) {
   const auto factors = [](int world) {
     std::pair<double, double> found{1, 1};
-    bool reduced = false;
+    int reduced = -1;  // unit
     ForEachStepOp(PlanOfBlocks(Request(world), 1), [&](const pb::Op& op, int) {
       if (op.has_reduce_scatter()) {
         EXPECT_EQ(op.reduce_scatter().reduction(), pb::ReduceScatter::SUM);
-        reduced = true;
+        reduced = op.unit();
       }
       if (!op.has_divide()) return;
-      (reduced ? found.second : found.first) = op.divide().divisor();
-      reduced = false;
+      (op.unit() == reduced ? found.second : found.first) = op.divide().divisor();
     });
     return found;
   };

@@ -16,7 +16,7 @@ namespace {
 
 const pb::Segment& StepOf(const pb::Plan& plan) {
   for (const pb::Segment& segment : plan.segments()) {
-    if (segment.name() == "step") return segment;
+    if (segment.name() == "step" || segment.name() == "steady/step") return segment;
   }
   CHECK(false) << "no step";
   return plan.segments(0);

@@ -156,7 +156,7 @@ exec::RunOutcome RunSteps(const pb::Plan& plan) {
 TEST(HostWaits, ChangeNoNumber) {
   int plans = 0;
   for (const SmallCase& c :
-       RandomSmallCases(exec::sanitizers::kIsSanitized ? 20 : 80, 31, Library::kFsdp1)) {
+       RandomSmallCases(exec::sanitizers::kIsSanitized ? 80 : 240, 31, Library::kFsdp1)) {
     StatusOr<pb::Plan> plan = PlanOfCase(c);
     if (!plan.ok() || plan->events().empty()) continue;
     const exec::RunOutcome with = RunSteps(*plan);
