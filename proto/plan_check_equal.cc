@@ -1,6 +1,7 @@
 // EquivalentPlans: an op is named by a hash of itself and of the ops whose data it meets, each with
 // whether it has certainly ended; two plans are equivalent when the names of their ops are equal.
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "proto/base/text.h"
@@ -39,16 +40,17 @@ class NamingWalk {
     order_.Issue(index);
     if (op.in().empty() && op.out().empty()) return OkStatus();
     uint64_t name = selves_[static_cast<size_t>(segment)][static_cast<size_t>(index)];
-    for (const int32_t b : op.in()) name = Mix(name, Met(content(b).writer));
+    if (op.has_bucket_copy_in()) {
+      WritePart(op, name);
+      return OkStatus();
+    }
+    for (const int32_t b : op.in()) name = Mix(name, Written(content(b)));
     for (const int32_t b : op.out()) {
-      name = Mix(name, Met(content(b).writer));
-      uint64_t readers = 0;  // in any order
-      for (const Access& reader : content(b).readers) readers += Met(reader);
-      name = Mix(name, readers);
+      name = Mix(Mix(name, Written(content(b))), All(content(b).readers));
     }
     for (const int32_t b : op.in()) content(b).readers.push_back({name, order_.last()});
     for (size_t i = 0; i < static_cast<size_t>(op.out_size()); ++i) {
-      content(op.out(static_cast<int>(i))) = {{Mix(name, i), order_.last()}, {}};
+      content(op.out(static_cast<int>(i))) = {{Mix(name, i), order_.last()}, {}, {}};
     }
     names_.push_back(name);
     return OkStatus();
@@ -65,9 +67,37 @@ class NamingWalk {
     HappensBefore::Point point;
   };
   struct Content {
-    Access writer;
-    std::vector<Access> readers;  // since it was written
+    Access writer;                    // of all of it
+    std::vector<Access> readers;      // since it was written
+    std::map<int32_t, Access> parts;  // of a bucket, since: by parameter, which do not overlap
   };
+
+  // A gradient on its way into its part of a bucket meets nothing of the other parts.
+  void WritePart(const pb::Op& op, uint64_t name) {
+    const int32_t bucket = op.out(0);
+    Content& c = content(bucket);
+    Access& part = c.parts[op.bucket_copy_in().parameter()];
+    name = Mix(Mix(Mix(name, Met(c.writer)), Met(part)), All(c.readers));
+    for (const int32_t b : op.in()) {
+      if (b == bucket) continue;
+      name = Mix(name, Written(content(b)));
+      content(b).readers.push_back({name, order_.last()});
+    }
+    part = {name, order_.last()};
+    names_.push_back(name);
+  }
+
+  // In any order.
+  uint64_t All(const std::vector<Access>& accesses) const {
+    uint64_t sum = 0;
+    for (const Access& access : accesses) sum += Met(access);
+    return sum;
+  }
+  uint64_t Written(const Content& c) const {
+    uint64_t written = Met(c.writer);
+    for (const auto& [parameter, access] : c.parts) written = Mix(written, Met(access));
+    return written;
+  }
 
   Content& content(int32_t buffer) { return contents_[static_cast<size_t>(buffer)]; }
   uint64_t Met(const Access& access) const {

@@ -180,15 +180,21 @@ TEST_F(StrategyTest, SevenBillionParametersDoNotFitWithDdpAndDoWithFsdp) {
   const ProcessResult result = RunForeshard(ddp);
   EXPECT_EQ(result.exit_code, 5) << result.err;
   EXPECT_THAT(result.out, HasSubstr("DOES NOT FIT"));
-  // Parameters, gradients and two moments in fp32: 16 P.
+  // Parameters, gradients and two moments in fp32: 16 P, 107.8 GB.
+  EXPECT_THAT(result.out, HasSubstr("State of a rank: 100.41 GiB, 16.00 bytes a parameter "
+                                    "(parameters 25.10, gradients 25.10"));
+  EXPECT_THAT(result.out, HasSubstr("8 ranks hold the same"));
   constexpr int64_t kState = 16 * int64_t{6'738'415'616};
   const Json report = Json::parse(Read("ddp.json"));
   EXPECT_GT(report.at("fit").at("peak_bytes").get<int64_t>(), kState);
   EXPECT_LT(report.at("fit").at("capacity_bytes").get<int64_t>(), kState);
   for (const char* strategy : {"fsdp2", "full_shard"}) {
     Args fsdp = model;
-    fsdp.insert(fsdp.end(), {strategy, "--json", Path("fsdp.json"), "--quiet"});
-    EXPECT_EQ(RunForeshard(fsdp).exit_code, 0);
+    fsdp.insert(fsdp.end(), {strategy, "--json", Path("fsdp.json")});
+    const ProcessResult fitting = RunForeshard(fsdp);
+    EXPECT_EQ(fitting.exit_code, 0);
+    EXPECT_THAT(fitting.out, HasSubstr("State of a rank: 12.55 GiB, 2.00 bytes a parameter"));
+    EXPECT_THAT(fitting.out, HasSubstr("8 ranks share 16.00 bytes a parameter"));
     const Json fits = Json::parse(Read("fsdp.json"));
     // An eighth of the state, and little else between steps.
     EXPECT_LT(fits.at("fit").at("persistent_bytes").get<int64_t>(), kState / 8);

@@ -234,7 +234,8 @@ TEST_P(OneRankSmallWorld, LossesAndWeightsAreBitIdentical) {
   EXPECT_GT(plans, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OneRankSmallWorld, testing::Values(Library::kFsdp2, Library::kFsdp1, Library::kDdp),
+INSTANTIATE_TEST_SUITE_P(All, OneRankSmallWorld,
+                         testing::Values(Library::kFsdp2, Library::kFsdp1, Library::kDdp),
                          [](const auto& library) { return Name(library.param); });
 
 }  // namespace

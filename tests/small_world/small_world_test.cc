@@ -32,7 +32,8 @@ std::vector<SmallCase> AllCases(Library library) {
 }
 
 class SmallWorldOf : public testing::TestWithParam<Library> {};
-INSTANTIATE_TEST_SUITE_P(All, SmallWorldOf, testing::Values(Library::kFsdp2, Library::kFsdp1, Library::kDdp),
+INSTANTIATE_TEST_SUITE_P(All, SmallWorldOf,
+                         testing::Values(Library::kFsdp2, Library::kFsdp1, Library::kDdp),
                          [](const auto& library) { return Name(library.param); });
 
 TEST_P(SmallWorldOf, EveryPlanPassesCheckPlan) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "proto/base/units_text.h"
 #include "proto/report.pb.h"
@@ -55,6 +56,65 @@ std::string FitText(const pb::Fit& fit, const Style& style) {
                                     style.Number(fit.peak_bytes()), style.unit(),
                                     Gib(fit.reserve_bytes()), Gib(fit.capacity_bytes())),
                         "", style.width);
+}
+
+namespace {
+
+struct State {
+  int64_t parameters = 0, gradients = 0, optimizer = 0, buckets = 0;
+};
+
+std::optional<State> StateOf(const pb::Report& report) {
+  const pb::PhaseMemory* backward = nullptr;  // of the last micro-batch
+  for (const pb::PhaseMemory& phase : report.phases()) {
+    if (phase.program() == "steady" && phase.phase() == pb::BACKWARD) backward = &phase;
+  }
+  if (backward == nullptr) return std::nullopt;
+  State state;
+  for (const pb::CategoryBytes& entry : backward->end_by_category()) {
+    const pb::Category category = entry.category();
+    if (category == pb::SHARDED_PARAM) state.parameters += entry.bytes();
+    if (category == pb::OPTIMIZER_STATE) state.optimizer += entry.bytes();
+    if (category == pb::SHARDED_GRAD || category == pb::UNSHARDED_GRAD) {
+      state.gradients += entry.bytes();
+    }
+    if (category == pb::BUCKET) state.buckets += entry.bytes();
+  }
+  // Gradients that are views of buckets are nowhere else.
+  if (state.gradients == 0) state.gradients = state.buckets;
+  return state;
+}
+
+// Who has the rest of the state, or the same.
+std::string HoldersText(const pb::Setup& s, double bytes_a_parameter) {
+  const int replicas = std::max(1, s.replicate_size());
+  const int shards = s.world_size() / replicas;
+  if (shards > 1) {
+    return fmt::format("{} ranks share {:.2f} bytes a parameter", shards,
+                       bytes_a_parameter * shards);
+  }
+  if (replicas == 1) return "nobody to share it with";
+  if (s.strategy() == "zero1") {
+    return fmt::format("{} ranks hold the same but for the optimizer's, which they share",
+                       replicas);
+  }
+  return fmt::format("{} ranks hold the same", replicas);
+}
+
+}  // namespace
+
+std::string StateText(const pb::Report& report, const Style& style) {
+  const std::optional<State> state = StateOf(report);
+  if (!state || report.setup().parameters() == 0 || state->parameters == 0) return "";
+  const int64_t bytes = state->parameters + state->gradients + state->optimizer;
+  const double each = static_cast<double>(bytes) / static_cast<double>(report.setup().parameters());
+  return Wrapped(
+      fmt::format("State of a rank: {} {}, {:.2f} bytes a parameter (parameters {}, gradients {}, "
+                  "optimizer {}); {}",
+                  style.Number(bytes), style.unit(), each, style.Number(state->parameters),
+                  style.Number(state->gradients), style.Number(state->optimizer),
+                  HoldersText(report.setup(), each)),
+      "", style.width);
 }
 
 std::string HostText(const pb::HostMemory& host, const Style& style) {

@@ -19,6 +19,9 @@ namespace foreshard {
 
 std::string HeadlineText(const pb::Report& report, const Style& style);
 std::string FitText(const pb::Fit& fit, const Style& style);
+// What training keeps on a rank at the end of a steady backward, and how much of the whole that is;
+// "" where the report does not say.
+std::string StateText(const pb::Report& report, const Style& style);
 std::string HostText(const pb::HostMemory& host, const Style& style);
 std::string LedgerText(const pb::Peak& peak, const Style& style);
 std::string LiveText(const pb::Peak& peak, const Style& style);

@@ -8,7 +8,8 @@ namespace foreshard {
 
 std::string RenderText(const pb::Report& report, int width) {
   const Style style = StyleFor(report.fit().peak_bytes(), width);
-  std::string text = HeadlineText(report, style) + FitText(report.fit(), style);
+  std::string text =
+      HeadlineText(report, style) + FitText(report.fit(), style) + StateText(report, style);
   if (report.has_host()) text += HostText(report.host(), style);
   if (report.has_peak()) text += LedgerText(report.peak(), style) + LiveText(report.peak(), style);
   text += PhasesText(report, style);
