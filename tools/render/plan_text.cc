@@ -4,6 +4,7 @@
 
 #include "proto/base/units_text.h"
 #include "proto/plan.pb.h"
+#include "proto/strategy.h"
 #include "tools/render/names.h"
 
 namespace foreshard {
@@ -26,18 +27,26 @@ std::string Programs(const pb::Plan& plan) {
   return text;
 }
 
+// How the model is cut, in the words of the library that does it.
+std::string Wrapping(const pb::Decisions& d) {
+  const std::string strategy = "strategy " + StrategyName(d.strategy());
+  if (IsReplicated(d.strategy())) return strategy;
+  return fmt::format("{}, wrap {}, {} call{} of {}", strategy,
+                     d.wrap_policy().empty() ? "as listed" : d.wrap_policy(), d.wrap_size(),
+                     d.wrap_size() == 1 ? "" : "s",
+                     IsFsdp1(d.strategy()) ? "FullyShardedDataParallel" : "fully_shard");
+}
+
 std::string Choices(const pb::Decisions& d) {
   std::string attention = d.attention().empty() ? "no" : d.attention();
   if (!d.attention_reason().empty()) attention += fmt::format(" ({})", d.attention_reason());
   return fmt::format(
       "  PyTorch {}, kernels of {} ({}), {} attention\n"
-      "  wrap {}, {} call{} of fully_shard; {} x {} tokens\n"
+      "  {}; {} x {} tokens\n"
       "  {} parameters, {} compute, {} reduction, {} loss, optimizer {}\n",
-      d.torch(), d.kernel_profile(), d.arch(), attention,
-      d.wrap_policy().empty() ? "as listed" : d.wrap_policy(), d.wrap_size(),
-      d.wrap_size() == 1 ? "" : "s", d.micro_batch(), d.seq(), DTypeName(d.original_dtype()),
-      DTypeName(d.param_dtype()), DTypeName(d.reduce_dtype()), LossName(d.loss()),
-      OptimizerName(d.optimizer(), d.optimizer_impl()));
+      d.torch(), d.kernel_profile(), d.arch(), attention, Wrapping(d), d.micro_batch(), d.seq(),
+      DTypeName(d.original_dtype()), DTypeName(d.param_dtype()), DTypeName(d.reduce_dtype()),
+      LossName(d.loss()), OptimizerName(d.optimizer(), d.optimizer_impl()));
 }
 
 }  // namespace
