@@ -65,13 +65,7 @@ void DecideReplicated(const PlanRequest& r, StepDecisions& d) {
 
 // What PyTorch refuses of FSDP1, or does without doing what was asked for.
 Status CheckFlat(const PlanRequest& r, pb::Strategy strategy) {
-  if (IsHybrid(strategy) && r.replicate_size == 1) {
-    return InvalidArgument(fmt::format(
-        "replicate: found 1, but strategy {} shards within groups of ranks that hold the same; say "
-        "how many there are",
-        r.strategy));
-  }
-  if (IsHybrid(strategy) && r.replicate_size == r.world_size) {
+  if (IsHybrid(strategy) && r.world_size > 1 && r.replicate_size == r.world_size) {
     return InvalidArgument(fmt::format(
         "replicate: found {}, which leaves shard groups of one rank, where PyTorch's {} does not "
         "reduce over the replicas; use no_shard",

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planner/eager/ops.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 namespace {
@@ -314,7 +315,7 @@ void Fsdp1::FinishReductions() {
   builder_.SetUnit(-1);
   pb::Op& op = builder_.Issue(streams.compute, {}, {});
   op.mutable_stream_wait()->add_on(streams.reduce);
-  if (IsSharded() && sharding_.replicas > 1) op.mutable_stream_wait()->add_on(streams.all_reduce);
+  if (IsHybrid(strategy_)) op.mutable_stream_wait()->add_on(streams.all_reduce);
   if (offloads()) FreeOffloaded();
 }
 

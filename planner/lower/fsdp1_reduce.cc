@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "planner/lower/fsdp1.h"
+#include "proto/strategy.h"
 
 namespace foreshard {
 
@@ -178,7 +179,7 @@ void Fsdp1::ReduceScatter(Reduction& r) {
   reduce.set_reduction(pb::ReduceScatter::SUM);
   r.buffer = output;
   r.elems = elems;
-  if (sharding_.replicas > 1) {
+  if (IsHybrid(strategy_)) {
     builder_.WaitBeforeNext(sharding_.streams.all_reduce, builder_.last_op());
     r.stream = sharding_.streams.all_reduce;
     NoteUse(output, r.stream);

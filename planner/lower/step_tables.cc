@@ -21,7 +21,8 @@ Streams AddStreams(const StepDecisions& d, PlanBuilder& builder) {
       builder.AddStream(flat ? "pre_unshard" : "gather_copy_in", pb::Stream::GATHER_COPY_IN);
   s.gather = builder.AddStream(flat ? "unshard" : "gather", pb::Stream::GATHER);
   s.reduce = builder.AddStream(flat ? "post_backward" : "reduce", pb::Stream::REDUCE);
-  if (d.replicas > 1 && d.strategy != pb::NO_SHARD) {
+  const bool replicates = d.replicas > 1 && d.strategy != pb::NO_SHARD;
+  if (replicates || IsHybrid(d.strategy)) {
     s.all_reduce = builder.AddStream("all_reduce", pb::Stream::ALL_REDUCE);
   }
   if (d.offloads) s.host = builder.AddStream("host", pb::Stream::HOST);
@@ -43,7 +44,7 @@ void AddGroups(const StepDecisions& d, PlanBuilder& builder, StepTables& t) {
   }
   t.gather_group = t.reduce_group = AddGroup("shard", d.shard_ranks, 1, builder);
   if (d.separate_reduce_group) t.reduce_group = AddGroup("reduce", d.shard_ranks, 1, builder);
-  if (d.replicas > 1 || d.strategy == pb::NO_SHARD) {
+  if (d.replicas > 1 || d.strategy == pb::NO_SHARD || IsHybrid(d.strategy)) {
     t.replicate_group = AddGroup("replicate", d.replicas, d.shard_ranks, builder);
   }
   std::map<int, int> by_size;  // groups that units are resharded to

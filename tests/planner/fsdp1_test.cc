@@ -88,9 +88,16 @@ TEST(Fsdp1, EveryUnshardCopiesTheShardFromTheHost) {
   EXPECT_EQ(to_host, 3);
 }
 
+// As on one node, where nobody has said how many replicas there are.
+TEST(Fsdp1, HybridOfOneReplicaReducesOverItself) {
+  int reductions = 0;
+  ForEachStepOp(PlanOf(TreeModel({.blocks = 2}), Request(4, "hybrid_shard")),
+                [&](const pb::Op& op, int) { reductions += op.has_all_reduce(); });
+  EXPECT_EQ(reductions, 3);
+}
+
 TEST(Fsdp1, RefusesReplicasThatNothingIsSharedWithin) {
   PlanRequest request = Request(4, "hybrid_shard");
-  EXPECT_THAT(WhyRefused(request), HasSubstr("replicate: found 1"));
   request.replicate_size = 4;
   EXPECT_THAT(WhyRefused(request), HasSubstr("shard groups of one rank"));
   request.replicate_size = 2;

@@ -124,6 +124,11 @@ bool HasSites(Library library, Mutation mutation) {
     case Mutation::kOtherEvent:
     case Mutation::kForgetStream:
       return library == Library::kFsdp1;
+    case Mutation::kDropGather:
+    case Mutation::kDropReshard:
+    case Mutation::kDropReduceCopyIn:
+    case Mutation::kDropReduceScatter:
+      return library != Library::kDdp;
     default:
       return true;
   }
