@@ -155,8 +155,7 @@ exec::RunOutcome RunSteps(const pb::Plan& plan) {
 
 TEST(HostWaits, ChangeNoNumber) {
   int plans = 0;
-  for (const SmallCase& c :
-       RandomSmallCases(exec::sanitizers::kIsSanitized ? 80 : 240, 31, Library::kFsdp1)) {
+  for (const SmallCase& c : RandomSmallCases(240, 31, Library::kFsdp1)) {
     StatusOr<pb::Plan> plan = PlanOfCase(c);
     if (!plan.ok() || plan->events().empty()) continue;
     const exec::RunOutcome with = RunSteps(*plan);

@@ -67,6 +67,14 @@ bool IsFlat(const pb::Plan& plan, const pb::Op& op) {
   return op.has_unit() && plan.units(op.unit()).has_flat();
 }
 
+// A sum over ranks and a division of it are the same mean in either order, rounded another way.
+bool SwapsMean(const pb::Segment& segment, int op) {
+  if (op + 1 == segment.ops_size()) return false;
+  const pb::Op& a = segment.ops(op);
+  const pb::Op& b = segment.ops(op + 1);
+  return (a.has_divide() && b.has_all_reduce()) || (a.has_all_reduce() && b.has_divide());
+}
+
 int Places(const pb::Plan& plan, const pb::Op& op, Mutation mutation, bool first, bool last) {
   switch (mutation) {
     case Mutation::kDropWait:
@@ -201,6 +209,7 @@ std::vector<Site> Sites(const pb::Plan& plan, Mutation mutation) {
   for (int s = 0; s < plan.segments_size(); ++s) {
     const pb::Segment& segment = plan.segments(s);
     for (int i = 0; i < segment.ops_size(); ++i) {
+      if (mutation == Mutation::kSwap && SwapsMean(segment, i)) continue;
       const int places =
           Places(plan, segment.ops(i), mutation, i == 0, i + 1 == segment.ops_size());
       for (int place = 0; place < places; ++place) sites.push_back({s, i, place});

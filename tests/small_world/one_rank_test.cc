@@ -219,7 +219,7 @@ TEST_P(OneRankSmallWorld, LossesAndWeightsAreBitIdentical) {
   std::shuffle(cases.begin(), cases.end(), random);
   const char* asked = std::getenv("FORESHARD_SMALL_RUNS");
   if (asked == nullptr || std::string(asked) != "all") {
-    const size_t usual = exec::sanitizers::kIsSanitized ? 30 : 400;
+    const size_t usual = exec::sanitizers::kIsSanitized ? 45 : 400;
     cases.resize(asked == nullptr ? usual : std::strtoull(asked, nullptr, 10));
   }
   int plans = 0;
