@@ -13,8 +13,8 @@ namespace {
 bool IsOnlyOn(int owner, int64_t bytes, const pb::Buffer& buffer, int ranks) {
   if (bytes == 0) return buffer.bytes() == 0 && buffer.others().empty();
   if (owner > 0) {
-    return buffer.bytes() == 0 && buffer.others_size() == 1 &&
-           buffer.others(0).rank() == owner && buffer.others(0).bytes() == bytes;
+    return buffer.bytes() == 0 && buffer.others_size() == 1 && buffer.others(0).rank() == owner &&
+           buffer.others(0).bytes() == bytes;
   }
   const bool none =
       std::ranges::all_of(buffer.others(), [](const auto& other) { return other.bytes() == 0; });

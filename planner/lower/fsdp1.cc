@@ -264,7 +264,7 @@ void Fsdp1::PostBackward(int unit) {
 
 void Fsdp1::PrefetchForward(int unit) {
   if (!options_.forward_prefetch() || states_[unit].training != Training::kForward) return;
-  const auto next = static_cast<size_t>(states_[unit].pre_forward_place + 1);
+  const auto next = static_cast<size_t>(states_[unit].pre_forward_place) + 1;
   if (next >= pre_forward_order_.size()) return;
   const int target = pre_forward_order_[next];
   if (!states_[target].awaits_forward || states_[target].prefetched) return;

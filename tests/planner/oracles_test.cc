@@ -192,7 +192,8 @@ TEST(FsdpOracle8, RanksBeyondTheRowsHoldPaddingOnly) {
     std::map<int64_t, std::map<int, int64_t>> moments;  // bytes on rank 0 -> rank -> bytes
     for (const pb::Buffer& b : plan.buffers()) {
       if (b.category() != pb::OPTIMIZER_STATE || b.others().empty()) continue;
-      for (const pb::RankBytes& fewer : b.others()) moments[b.bytes()][fewer.rank()] = fewer.bytes();
+      for (const pb::RankBytes& fewer : b.others())
+        moments[b.bytes()][fewer.rank()] = fewer.bytes();
     }
     EXPECT_THAT(moments[6 * 4], ElementsAre(testing::Pair(2, 0), testing::Pair(3, 0)));
     EXPECT_THAT(moments[2 * 4], ElementsAre(testing::Pair(2, 4), testing::Pair(3, 0)));

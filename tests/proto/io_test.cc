@@ -278,8 +278,8 @@ TEST(ToJson, LeavesOutWhatIsUnsetAndOrdersByFieldNumber) {
   const std::string json = *ToJson(op);
   EXPECT_THAT(json, HasSubstr("\"phase\": \"backward\""));
   EXPECT_THAT(json, HasSubstr("\"reason\": \"prefetch_backward_implicit\""));
-  EXPECT_THAT(json, Not(HasSubstr("\"stream\"")));   // optional, unset
-  EXPECT_THAT(json, Not(HasSubstr("compute")));  // another kind
+  EXPECT_THAT(json, Not(HasSubstr("\"stream\"")));  // optional, unset
+  EXPECT_THAT(json, Not(HasSubstr("compute")));     // another kind
   EXPECT_LT(json.find("\"waits\""), json.find("\"phase\""));
   EXPECT_LT(json.find("\"phase\""), json.find("\"all_gather\""));
 }
