@@ -29,7 +29,7 @@ std::string Programs(const pb::Plan& plan) {
 
 // How the model is cut, in the words of the library that does it.
 std::string Wrapping(const pb::Decisions& d) {
-  const std::string strategy = "strategy " + StrategyName(d.strategy());
+  std::string strategy = "strategy " + StrategyName(d.strategy());
   if (IsReplicated(d.strategy())) return strategy;
   return fmt::format("{}, wrap {}, {} call{} of {}", strategy,
                      d.wrap_policy().empty() ? "as listed" : d.wrap_policy(), d.wrap_size(),
