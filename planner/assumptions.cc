@@ -98,10 +98,10 @@ const char* PrefetchText(const pb::Fsdp1Options& options) {
 }
 
 void AddFsdp1(const StepDecisions& d, std::vector<std::string>& out) {
-  const bool frees = d.strategy == pb::FULL_SHARD || d.strategy == pb::HYBRID_SHARD;
   const char* const after = d.strategy == pb::NO_SHARD ? "every rank keeps all of them"
-                            : frees ? "gathered again for backward, but for the root's"
-                                    : "gathered once, kept until backward has used them";
+                            : ReshardsAfterForward(d.strategy)
+                                ? "gathered again for backward, but for the root's"
+                                : "gathered once, kept until backward has used them";
   out.push_back(fmt::format("parameters: flat, one for each unit, {}; {}",
                             d.fsdp1.use_orig_params()
                                 ? "of which the optimizer sees the original ones"

@@ -5,12 +5,24 @@
 #include <algorithm>
 #include <iterator>
 
+#include "proto/strategy.h"
+
 namespace foreshard {
 namespace {
 
-Status CheckUniform(const ModelGraph& graph, const Unit& unit) {
-  for (int p : unit.parameters) {
-    const GraphParameter& first = graph.parameters[unit.parameters.front()];
+// Whether gathering the unit is no part of what a checkpoint runs again.
+bool IsGatheredOutside(const ModelGraph& graph, const Unit& unit, int checkpointed, bool outside) {
+  const int module = unit.modules.front();
+  if (module == checkpointed) return !outside;
+  return !graph.IsAtOrBelow(module, checkpointed);
+}
+
+}  // namespace
+
+Status CheckUniform(const ModelGraph& graph, const std::string& unit,
+                    std::span<const int> parameters) {
+  for (const int p : parameters) {
+    const GraphParameter& first = graph.parameters[parameters.front()];
     const GraphParameter& other = graph.parameters[p];
     if (other.frozen == first.frozen) continue;
     const GraphParameter& frozen = first.frozen ? first : other;
@@ -19,25 +31,10 @@ Status CheckUniform(const ModelGraph& graph, const Unit& unit) {
         fmt::format("wrap: unit {} has a frozen parameter, {}, and a trained one, {}, which "
                     "PyTorch cannot make "
                     "flat; turn use_orig_params on or wrap them apart",
-                    unit.name, frozen.path, trained.path));
+                    unit, frozen.path, trained.path));
   }
   return OkStatus();
 }
-
-bool IsBelow(const ModelGraph& graph, int module, int ancestor) {
-  int m = module;
-  while (m != kNone && m != ancestor) m = graph.modules[m].parent;
-  return m == ancestor;
-}
-
-// Whether gathering the unit is no part of what a checkpoint runs again.
-bool IsGatheredOutside(const ModelGraph& graph, const Unit& unit, int checkpointed, bool outside) {
-  const int module = unit.modules.front();
-  if (module == checkpointed) return !outside;
-  return !IsBelow(graph, module, checkpointed);
-}
-
-}  // namespace
 
 Status CheckReentrant(const ModelGraph& graph, const std::vector<Unit>& units,
                       const ForwardChoices& forward) {
@@ -46,7 +43,7 @@ Status CheckReentrant(const ModelGraph& graph, const std::vector<Unit>& units,
     for (const int c : forward.checkpointed) {
       if (!IsGatheredOutside(graph, unit, c, forward.checkpoints_outside)) continue;
       const auto within = std::ranges::count_if(
-          unit.parameters, [&](int p) { return IsBelow(graph, graph.parameters[p].module, c); });
+          unit.parameters, [&](int p) { return graph.IsAtOrBelow(graph.parameters[p].module, c); });
       if (within == 0 || within == std::ssize(unit.parameters)) continue;
       return InvalidArgument(fmt::format(
           "checkpoint: unit {} has parameters within and without the reentrant checkpoint of {}, "
@@ -78,16 +75,15 @@ StatusOr<std::vector<Unit>> MakeFlatUnits(const ModelGraph& graph, std::vector<W
   ASSIGN_OR_RETURN(std::vector<Unit> units, MakeUnits(graph, calls));
   for (Unit& unit : units) {
     std::sort(unit.parameters.begin(), unit.parameters.end());
-    if (!use_orig_params) RETURN_IF_ERROR(CheckUniform(graph, unit));
+    if (!use_orig_params) RETURN_IF_ERROR(CheckUniform(graph, unit.name, unit.parameters));
   }
   return units;
 }
 
 std::vector<UnitRules> FlatUnitRules(const std::vector<Unit>& units, pb::Strategy strategy) {
-  const bool frees = strategy == pb::FULL_SHARD || strategy == pb::HYBRID_SHARD;
   std::vector<UnitRules> rules(units.size());
   for (size_t u = 0; u < units.size(); ++u) {
-    if (!frees || units[u].is_root) rules[u].reshard_to = 1;
+    if (!ReshardsAfterForward(strategy) || units[u].is_root) rules[u].reshard_to = 1;
   }
   return rules;
 }

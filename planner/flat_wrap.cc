@@ -1,8 +1,9 @@
 #include "planner/flat_wrap.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "planner/flat_units.h"
+#include "planner/lower/layout.h"
 
 namespace foreshard {
 namespace {
@@ -46,13 +47,6 @@ class FlatWrapper {
     attributes_.push_back({graph_.FindModule(ModuleOfParameter(path)), parameter, path, false});
   }
 
-  bool IsBelow(int module, int ancestor) const {
-    for (int m = module; m != kNone; m = graph_.modules[m].parent) {
-      if (m == ancestor) return true;
-    }
-    return false;
-  }
-
   // Without the original parameters the flat one takes the place of attributes: a tensor that is an
   // attribute elsewhere too is none there. With them the tensors themselves are marked.
   FlatModule Flatten(int module) {
@@ -61,7 +55,7 @@ class FlatWrapper {
     std::vector<bool> taken =
         rules_.use_orig_params ? is_flat_ : std::vector(is_flat_.size(), false);
     for (Attribute& a : attributes_) {
-      if (a.flat || !IsBelow(a.module, module)) continue;
+      if (a.flat || !graph_.IsAtOrBelow(a.module, module)) continue;
       a.flat = true;
       if (taken[a.parameter]) continue;
       taken[a.parameter] = true;
@@ -73,34 +67,26 @@ class FlatWrapper {
 
   // The original parameters become views of the rank's shard: each is as large as its part there.
   void LeaveShards(const FlatModule& flat, std::vector<int64_t>& numel) const {
-    const int64_t alignment = 16 / SizeOf(rules_.compute);  // elements: 16 bytes
+    const int64_t alignment = FlatAlignment(rules_.compute);
     std::vector<int64_t> starts;
     int64_t end = 0;
     for (const FlatMember& member : flat.members) {
-      starts.push_back((end + alignment - 1) / alignment * alignment);
+      starts.push_back(RoundUp(end, alignment));
       end = starts.back() + Numel(graph_.parameters[member.parameter].shape);
     }
-    const int64_t shard = (end + rules_.shard_ranks - 1) / rules_.shard_ranks;
+    const int64_t shard = RoundUp(end, rules_.shard_ranks) / rules_.shard_ranks;
     for (size_t i = 0; i < starts.size(); ++i) {
       int64_t& left = numel[flat.members[i].parameter];
-      const int64_t from = std::max(starts[i], rules_.rank * shard);
-      left = std::max<int64_t>(0, std::min(starts[i] + left, (rules_.rank + 1) * shard) - from);
+      const OptimizerTensor part{.begin = starts[i], .end = starts[i] + left, .each = shard};
+      left = part.NumelOn(rules_.rank);
     }
   }
 
   Status CheckFrozen(const FlatModule& flat) const {
     if (rules_.use_orig_params) return OkStatus();
-    for (const FlatMember& member : flat.members) {
-      const GraphParameter& p = graph_.parameters[member.parameter];
-      const GraphParameter& first = graph_.parameters[flat.members.front().parameter];
-      if (p.frozen == first.frozen) continue;
-      return InvalidArgument(fmt::format(
-          "wrap: of module \"{}\", {} is frozen and {} is not, which one flat parameter cannot be; "
-          "wrap them apart or use --use-orig-params",
-          graph_.modules[flat.module].path, (p.frozen ? p : first).path,
-          (p.frozen ? first : p).path));
-    }
-    return OkStatus();
+    std::vector<int> parameters;
+    for (const FlatMember& member : flat.members) parameters.push_back(member.parameter);
+    return CheckUniform(graph_, graph_.modules[flat.module].path, parameters);
   }
 
   const ModelGraph& graph_;

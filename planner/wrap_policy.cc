@@ -32,10 +32,7 @@ std::vector<WrapRequest> GroupBlocks(const ModelGraph& graph, const std::vector<
 }
 
 bool IsUnder(const ModelGraph& graph, int module, const std::vector<int>& ancestors) {
-  for (int m = module; m != kNone; m = graph.modules[m].parent) {
-    if (std::find(ancestors.begin(), ancestors.end(), m) != ancestors.end()) return true;
-  }
-  return false;
+  return std::ranges::any_of(ancestors, [&](int a) { return graph.IsAtOrBelow(module, a); });
 }
 
 // Embedding alone; blocks; final norm and head together and kept; the (mostly empty) rest. Tied

@@ -41,6 +41,14 @@ bool IsHybrid(pb::Strategy strategy) {
   return strategy == pb::HYBRID_SHARD || strategy == pb::HYBRID_SHARD_ZERO2;
 }
 
+bool TakesReplicas(pb::Strategy strategy) {
+  return strategy == pb::FULLY_SHARD || IsHybrid(strategy);
+}
+
+bool ReshardsAfterForward(pb::Strategy strategy) {
+  return strategy == pb::FULL_SHARD || strategy == pb::HYBRID_SHARD;
+}
+
 bool IsReplicated(pb::Strategy strategy) { return strategy == pb::DDP || strategy == pb::ZERO1; }
 
 }  // namespace foreshard

@@ -24,6 +24,11 @@ std::optional<pb::Strategy> ParseStrategy(std::string_view name);
 bool IsFsdp1(pb::Strategy strategy);
 // Of them, those with replicas.
 bool IsHybrid(pb::Strategy strategy);
+// Whether shard groups may have replicas, as the request says how many.
+bool TakesReplicas(pb::Strategy strategy);
+// Of FullyShardedDataParallel's, those that free gathered parameters after a unit's forward, but
+// for the root's.
+bool ReshardsAfterForward(pb::Strategy strategy);
 // Whether every rank has all parameters: there are no units but the model.
 bool IsReplicated(pb::Strategy strategy);
 

@@ -54,6 +54,11 @@ inline int64_t Numel(const Dims& d) {
   return n;
 }
 
+// The next multiple of `multiple`.
+inline int64_t RoundUp(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
 // Row-major strides in elements.
 Dims ContiguousStrides(const Dims& shape);
 

@@ -6,8 +6,6 @@
 namespace foreshard::ops {
 namespace {
 
-int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
 // [B, H, T, D] laid out as [B, T, H, D], as the kernels write their results.
 Dims TokenMajor(const Dims& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; }
 

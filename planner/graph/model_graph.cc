@@ -362,6 +362,11 @@ std::string ModuleOfParameter(const std::string& path) {
   return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
+bool ModelGraph::IsAtOrBelow(int module, int ancestor) const {
+  while (module != kNone && module != ancestor) module = modules[module].parent;
+  return module == ancestor;
+}
+
 StatusOr<ModelGraph> BuildModuleTree(const pb::Model& model) {
   ModelGraph graph;
   RETURN_IF_ERROR(

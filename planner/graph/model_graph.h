@@ -114,6 +114,7 @@ struct ModelGraph {
   int64_t seq = 0;
 
   int FindModule(const std::string& path) const;  // kNone when there is none
+  bool IsAtOrBelow(int module, int ancestor) const;
 };
 
 // "layers.0.w1.weight" is of "layers.0.w1".

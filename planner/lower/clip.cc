@@ -1,5 +1,7 @@
 #include "planner/lower/clip.h"
 
+#include "planner/lower/shard_ops.h"
+
 namespace foreshard {
 namespace {
 
@@ -55,13 +57,8 @@ class ClipLowering {
   }
 
   void AllReduce() {
-    const BufferId squares = norms_.back();
-    pb::AllReduce& reduce =
-        *builder_.Issue(place_.stream, {squares}, {squares}).mutable_all_reduce();
-    reduce.set_group(place_.group);
-    reduce.set_elems(sums_);
-    reduce.set_dtype(ToProto(place_.original));
-    reduce.set_reduction(pb::ReduceScatter::SUM);
+    AllReduceInPlace(builder_, norms_.back(), sums_, place_.original, place_.group,
+                     pb::ReduceScatter::SUM, place_.stream);
   }
 
   void Scale() {

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "planner/lower/shard_ops.h"
+
 namespace foreshard {
 namespace {
 
@@ -122,27 +124,16 @@ void Ddp::ParameterGradient(int parameter, Tensor gradient, bool summed) {
   GradientState& g = gradients_[parameter];
   const bool accumulates = g.is_view || g.own;
   if (accumulates && !g.is_view) eager_.Launch("add_", {&g.own, &gradient}, {&g.own});
-  if (!accumulates) g.own = Own(gradient, summed);
+  if (!accumulates) {
+    CountAsGradient(builder_, eager_.buffer(gradient), kUnit, summed);
+    g.own = gradient;
+  }
   if (backward_.reduces) {
     if (!rebuilt_) arrived_.push_back(parameter);
     CopyIn(parameter, gradient);
     ReduceComplete();
   }
   builder_.SetModule(module);
-}
-
-// What autograd has made is the gradient.
-Tensor Ddp::Own(const Tensor& gradient, bool summed) {
-  const BufferId id = eager_.buffer(gradient);
-  pb::Buffer& buffer = builder_.buffer(id);
-  buffer.set_logits(false);
-  buffer.set_unit(kUnit);
-  if (summed) {
-    builder_.Settle(id, pb::UNSHARDED_GRAD);
-  } else {
-    buffer.set_category(pb::UNSHARDED_GRAD);
-  }
-  return gradient;
 }
 
 // Gradients are divided on their way in, so that a sum is their mean.
@@ -187,12 +178,8 @@ void Ddp::ReduceComplete() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
     Bucket& bucket = buckets_[next_bucket_++];
     builder_.WaitBeforeNext(streams.all_reduce, builder_.last_op());
-    pb::Op& op = builder_.Issue(streams.all_reduce, {bucket.buffer}, {bucket.buffer});
-    pb::AllReduce& reduce = *op.mutable_all_reduce();
-    reduce.set_group(sharding_.replicate_group);
-    reduce.set_elems(Numel(bucket));
-    reduce.set_dtype(ToProto(sharding_.original));
-    reduce.set_reduction(pb::ReduceScatter::SUM);
+    AllReduceInPlace(builder_, bucket.buffer, Numel(bucket), sharding_.original,
+                     sharding_.replicate_group, pb::ReduceScatter::SUM, streams.all_reduce);
     bucket.reduced = builder_.last_op();
   }
 }

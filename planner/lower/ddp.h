@@ -62,7 +62,6 @@ class Ddp : public ShardingRules {
   void AllocateBuckets();
   void RebuildBuckets();
   void MoveViews(const std::vector<Bucket>& old, const std::vector<Place>& places);
-  Tensor Own(const Tensor& gradient, bool summed);
   pb::BucketCopyIn& Copy(int parameter, std::initializer_list<BufferId> in,
                          std::initializer_list<int64_t> offsets, double factor);
   void CopyIn(int parameter, const Tensor& gradient);

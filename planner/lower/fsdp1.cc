@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "planner/eager/ops.h"
+#include "planner/lower/shard_ops.h"
 #include "proto/strategy.h"
 
 namespace foreshard {
@@ -28,11 +28,8 @@ Fsdp1::Fsdp1(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& uni
       options_(options),
       parameters_(graph.parameters.size()),
       states_(units.size()) {
-  // Half of the ranks before the sum and the other half after it, as powers of two.
   const double ranks = sharding.ranks * sharding.replicas;
-  while (std::fmod(ranks, divide_before_) == 0 && ranks / divide_before_ > divide_before_) {
-    divide_before_ *= 2;
-  }
+  divide_before_ = DivisorBeforeSum(ranks);
   divide_after_ = ranks / divide_before_;
   for (size_t u = 0; u < units.size(); ++u) {
     if (!layouts_[u].flat) continue;
@@ -42,13 +39,11 @@ Fsdp1::Fsdp1(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& uni
 }
 
 bool Fsdp1::FreesAfterForward(int unit) const {
-  const bool strategy = strategy_ == pb::FULL_SHARD || strategy_ == pb::HYBRID_SHARD;
-  return IsSharded() && strategy && !units_[unit].is_root;
+  return ReshardsAfterForward(strategy_) && !units_[unit].is_root;
 }
 
 bool Fsdp1::FreesInBackward() const {
-  const bool frees = strategy_ == pb::FULL_SHARD || strategy_ == pb::HYBRID_SHARD;
-  return IsSharded() && (backward_.reduces || frees);
+  return IsSharded() && (backward_.reduces || ReshardsAfterForward(strategy_));
 }
 
 void Fsdp1::BeginMicroBatch(const BackwardRules& rules) {

@@ -102,8 +102,6 @@ class Fsdp1 : public ShardingRules {
   // ---- gather
   void Unshard(int unit, pb::AllGather::Reason reason);
   void PreUnshard(int unit);
-  BufferId CopyToDevice(int unit);
-  BufferId Cast(BufferId shard, int64_t elems);
   void AwaitFree(pb::Op& op);
   bool MustAwaitFree() const;
   void Gather(int unit, pb::AllGather::Reason reason);

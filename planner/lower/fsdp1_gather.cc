@@ -1,5 +1,6 @@
 // How a flat parameter is gathered and given back.
 #include "planner/lower/fsdp1.h"
+#include "planner/lower/shard_ops.h"
 
 namespace foreshard {
 namespace {
@@ -36,35 +37,19 @@ void Fsdp1::PreUnshard(int unit) {
   const UnitLayout& layout = layouts_[unit];
   if (!IsMixed() && !offloads()) return;
   BufferId shard = layout.flat->shard;
-  if (offloads()) shard = s.cast = CopyToDevice(unit);
+  const StreamId stream = sharding_.streams.copy_in;
+  const int64_t elems = layout.padded_numel;
+  if (offloads()) {
+    shard = s.cast = CopyShardToDevice(builder_, shard, elems, sharding_.original, stream);
+  }
   if (IsMixed()) {
-    s.cast = Cast(shard, layout.padded_numel);
+    s.cast = CastShards(builder_, std::span(&shard, 1), elems, sharding_.original,
+                        sharding_.compute, stream);
     if (offloads()) builder_.Free(shard);
   }
   copy_op_ = builder_.last_op();
   if (!IsSharded()) return eager_.Rebind(s.flat, s.cast);
   builder_.WaitBeforeNext(sharding_.streams.gather, copy_op_);
-}
-
-BufferId Fsdp1::CopyToDevice(int unit) {
-  const UnitLayout& layout = layouts_[unit];
-  const StreamId stream = sharding_.streams.copy_in;
-  const int64_t bytes = layout.padded_numel * SizeOf(sharding_.original);
-  const BufferId copy = builder_.Allocate(bytes, pb::CAST, stream);
-  pb::Op& op = builder_.Issue(stream, {layout.flat->shard}, {copy});
-  op.mutable_copy_to_device()->set_elems(layout.padded_numel);
-  op.mutable_copy_to_device()->set_dtype(ToProto(sharding_.original));
-  return copy;
-}
-
-BufferId Fsdp1::Cast(BufferId shard, int64_t elems) {
-  const StreamId stream = sharding_.streams.copy_in;
-  const BufferId cast = builder_.Allocate(elems * SizeOf(sharding_.compute), pb::CAST, stream);
-  pb::CastShard& op = *builder_.Issue(stream, {shard}, {cast}).mutable_cast_shard();
-  op.set_elems(elems);
-  op.set_from(ToProto(sharding_.original));
-  op.set_to(ToProto(sharding_.compute));
-  return cast;
 }
 
 bool Fsdp1::MustAwaitFree() const { return frees_.size() >= kMostInFlight; }

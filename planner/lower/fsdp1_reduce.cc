@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "planner/lower/fsdp1.h"
+#include "planner/lower/shard_ops.h"
 #include "proto/strategy.h"
 
 namespace foreshard {
@@ -159,11 +160,7 @@ void Fsdp1::CopyInto(Reduction& r, BufferId copy, DType to, int64_t elems) {
 }
 
 void Fsdp1::Divide(const Reduction& r, double divisor) {
-  if (divisor <= 1) return;
-  pb::Divide& op = *builder_.Issue(r.stream, {r.buffer}, {r.buffer}).mutable_divide();
-  op.set_divisor(divisor);
-  op.set_elems(r.elems);
-  op.set_dtype(ToProto(r.dtype));
+  if (divisor > 1) DivideInPlace(builder_, r.buffer, r.elems, r.dtype, divisor, r.stream);
 }
 
 void Fsdp1::ReduceScatter(Reduction& r) {
@@ -197,19 +194,13 @@ void Fsdp1::NoteUse(BufferId b, StreamId stream) {
 }
 
 void Fsdp1::AllReduce(const Reduction& r) {
-  pb::Op& op = builder_.Issue(r.stream, {r.buffer}, {r.buffer});
-  pb::AllReduce& reduce = *op.mutable_all_reduce();
-  reduce.set_group(sharding_.replicate_group);
-  reduce.set_elems(r.elems);
-  reduce.set_dtype(ToProto(r.dtype));
-  reduce.set_reduction(pb::ReduceScatter::SUM);
+  AllReduceInPlace(builder_, r.buffer, r.elems, r.dtype, sharding_.replicate_group,
+                   pb::ReduceScatter::SUM, r.stream);
 }
 
 // The reduced gradient in the original dtype: a cast, or itself under another name.
 void Fsdp1::InOriginalDType(Reduction& r, BufferId result) {
-  pb::GradFinalize& op = *builder_.Issue(r.stream, {r.buffer}, {result}).mutable_grad_finalize();
-  op.set_from(ToProto(r.dtype));
-  op.set_to(ToProto(sharding_.original));
+  FinalizeGradient(builder_, r.buffer, result, r.dtype, sharding_.original, r.stream);
   r.buffer = result;
   r.dtype = sharding_.original;
 }
@@ -228,10 +219,7 @@ void Fsdp1::Finalize(Reduction& r) {
   }
   if (!accumulates && offloads()) return ToHost(r);
   if (!accumulates) return SetGradient(r.unit, r.buffer);
-  pb::Op& op = builder_.Issue(r.stream, {r.buffer, s.sharded_gradient}, {s.sharded_gradient});
-  op.mutable_grad_finalize()->set_from(ToProto(sharding_.original));
-  op.mutable_grad_finalize()->set_to(ToProto(sharding_.original));
-  op.mutable_grad_finalize()->set_accumulate(true);
+  AddToGradient(builder_, r.buffer, s.sharded_gradient, sharding_.original, r.stream);
   r.held.push_back(r.buffer);
 }
 

@@ -1,5 +1,7 @@
 #include "planner/lower/fsdp2.h"
 
+#include "planner/lower/shard_ops.h"
+
 namespace foreshard {
 
 Fsdp2::Fsdp2(Eager& eager, const ModelGraph& graph, const std::vector<Unit>& units,
@@ -142,15 +144,7 @@ void Fsdp2::ParameterGradient(int parameter, Tensor gradient, bool summed) {
     eager_.Launch("add_", {&sum, &gradient}, {&sum});
     return;
   }
-  const BufferId id = eager_.buffer(gradient);
-  pb::Buffer& buffer = builder_.buffer(id);
-  buffer.set_logits(false);
-  buffer.set_unit(unit);
-  if (summed) {
-    builder_.Settle(id, pb::UNSHARDED_GRAD);
-  } else {
-    buffer.set_category(pb::UNSHARDED_GRAD);
-  }
+  CountAsGradient(builder_, eager_.buffer(gradient), unit, summed);
   sum = std::move(gradient);
 }
 

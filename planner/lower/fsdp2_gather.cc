@@ -1,25 +1,15 @@
 // How a unit's parameters are gathered and given back.
 #include "planner/lower/fsdp2.h"
+#include "planner/lower/shard_ops.h"
 
 namespace foreshard {
 
 BufferId Fsdp2::Cast(std::span<const BufferId> shards, int64_t elems, DType from, StreamId stream) {
-  const BufferId cast = builder_.Allocate(elems * SizeOf(sharding_.compute), pb::CAST, stream);
-  pb::CastShard& op = *builder_.Issue(stream, shards, std::span(&cast, 1)).mutable_cast_shard();
-  op.set_elems(elems);
-  op.set_from(ToProto(from));
-  op.set_to(ToProto(sharding_.compute));
-  return cast;
+  return CastShards(builder_, shards, elems, from, sharding_.compute, stream);
 }
 
-// The shard of one parameter, copied from the host.
 BufferId Fsdp2::ToDevice(const ShardedParameter& p, StreamId stream) {
-  const int64_t bytes = p.padded_numel * SizeOf(sharding_.original);
-  const BufferId copy = builder_.Allocate(bytes, pb::CAST, stream);
-  pb::CopyToDevice& op = *builder_.Issue(stream, {p.shard}, {copy}).mutable_copy_to_device();
-  op.set_elems(p.padded_numel);
-  op.set_dtype(ToProto(sharding_.original));
-  return copy;
+  return CopyShardToDevice(builder_, p.shard, p.padded_numel, sharding_.original, stream);
 }
 
 // What the rank's slice of the gather output is copied from, in the compute dtype: the shards, or

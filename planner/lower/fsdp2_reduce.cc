@@ -1,9 +1,9 @@
 // How a unit's gradients are collected, reduced and accumulated.
-#include <cmath>
 #include <utility>
 
 #include "planner/eager/ops.h"
 #include "planner/lower/fsdp2.h"
+#include "planner/lower/shard_ops.h"
 
 namespace foreshard {
 
@@ -29,11 +29,7 @@ Fsdp2::Factors Fsdp2::ChooseFactors() const {
     return f;
   }
   const double factor = asked.value_or(ranks);
-  if (overflows) {
-    double power = 1;
-    while (std::fmod(factor, power) == 0 && factor / power > power) power *= 2;
-    f.before = power;
-  }
+  if (overflows) f.before = DivisorBeforeSum(factor);
   f.after = factor / f.before;
   return f;
 }
@@ -259,10 +255,7 @@ void Fsdp2::ReduceInto(BufferId output, int64_t elems) {
 }
 
 void Fsdp2::Divide(BufferId buffer, int64_t elems, double divisor, StreamId stream) {
-  pb::Divide& op = *builder_.Issue(stream, {buffer}, {buffer}).mutable_divide();
-  op.set_divisor(divisor);
-  op.set_elems(elems);
-  op.set_dtype(ToProto(sharding_.reduce));
+  DivideInPlace(builder_, buffer, elems, sharding_.reduce, divisor, stream);
 }
 
 void Fsdp2::AddReduced(BufferId to, BufferId from, int64_t elems) {
@@ -272,12 +265,8 @@ void Fsdp2::AddReduced(BufferId to, BufferId from, int64_t elems) {
 }
 
 void Fsdp2::AllReduce(BufferId buffer, int64_t elems) {
-  pb::Op& op = builder_.Issue(sharding_.streams.all_reduce, {buffer}, {buffer});
-  pb::AllReduce& reduce = *op.mutable_all_reduce();
-  reduce.set_group(sharding_.replicate_group);
-  reduce.set_elems(elems);
-  reduce.set_dtype(ToProto(sharding_.reduce));
-  reduce.set_reduction(factors_.over_replicas);
+  AllReduceInPlace(builder_, buffer, elems, sharding_.reduce, sharding_.replicate_group,
+                   factors_.over_replicas, sharding_.streams.all_reduce);
 }
 
 // The reduced shard in the original dtype: a cast, or itself under another name.
@@ -287,9 +276,7 @@ BufferId Fsdp2::InOriginalDType(BufferId output, int64_t elems, pb::Category cat
   if (sharding_.reduce != sharding_.original) {
     gradient = builder_.Allocate(elems * SizeOf(sharding_.original), category, stream);
   }
-  pb::GradFinalize& op = *builder_.Issue(stream, {output}, {gradient}).mutable_grad_finalize();
-  op.set_from(ToProto(sharding_.reduce));
-  op.set_to(ToProto(sharding_.original));
+  FinalizeGradient(builder_, output, gradient, sharding_.reduce, sharding_.original, stream);
   return gradient;
 }
 
@@ -350,10 +337,7 @@ bool Fsdp2::AddOnHost(int unit, int position, BufferId copy) {
     return false;
   }
   builder_.WaitBeforeNext(sharding_.streams.host, builder_.last_op());
-  pb::Op& add = builder_.Issue(sharding_.streams.host, {copy, sum}, {sum});
-  add.mutable_grad_finalize()->set_from(ToProto(sharding_.original));
-  add.mutable_grad_finalize()->set_to(ToProto(sharding_.original));
-  add.mutable_grad_finalize()->set_accumulate(true);
+  AddToGradient(builder_, copy, sum, sharding_.original, sharding_.streams.host);
   const OpId added = builder_.last_op();
   pb::Op& wait = builder_.Issue(kHost, {}, {});
   wait.mutable_release();
@@ -372,10 +356,7 @@ void Fsdp2::Finalize(int unit, BufferId output, int64_t elems, StreamId stream) 
     gradient = InOriginalDType(output, elems, category, stream);
   }
   if (accumulates) {
-    pb::Op& op = builder_.Issue(stream, {gradient, s.sharded_gradient}, {s.sharded_gradient});
-    op.mutable_grad_finalize()->set_from(ToProto(sharding_.original));
-    op.mutable_grad_finalize()->set_to(ToProto(sharding_.original));
-    op.mutable_grad_finalize()->set_accumulate(true);
+    AddToGradient(builder_, gradient, s.sharded_gradient, sharding_.original, stream);
     if (gradient != output) builder_.Free(gradient);
   } else {
     s.sharded_gradient = gradient;

@@ -25,6 +25,11 @@ ShardedParameter Shard(const GraphParameter& p, int index, int dim, int ranks) {
 
 }  // namespace
 
+int64_t FlatAlignment(DType compute) {
+  constexpr int64_t kAlignedBytes = 16;
+  return kAlignedBytes / SizeOf(compute);
+}
+
 int64_t LocalNumel(const Dims& shape, int dim, int ranks, int rank) {
   const int64_t slices = SlicesPerRank(shape, dim, ranks);
   return std::clamp<int64_t>(shape[dim] - slices * rank, 0, slices) * SliceSize(shape, dim);
@@ -86,10 +91,6 @@ class LayoutMaker {
       layout.parameters.push_back(s);
     }
     return layout;
-  }
-
-  static int64_t RoundUp(int64_t n, int64_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
   }
 
   UnitLayout Flatten(const Unit& unit, int index) {

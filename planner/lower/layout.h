@@ -45,6 +45,10 @@ struct FlatRule {
   int64_t multiple = 1;       // padding makes the whole one of this
 };
 
+// Elements at a multiple of which the original parameters of a flat one start, so that kernels read
+// them without a copy.
+int64_t FlatAlignment(DType compute);
+
 // How parameters are cut, and where the shards are.
 struct ShardingPlace {
   int ranks = 1;  // in the shard group

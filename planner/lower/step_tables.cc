@@ -57,15 +57,13 @@ void AddGroups(const StepDecisions& d, PlanBuilder& builder, StepTables& t) {
   }
 }
 
-// Parameters that the optimizer sees start where kernels read them without a copy, and shards of
-// them need no padding.
+// Shards of parameters that the optimizer sees need no padding.
 std::optional<FlatRule> FlatRuleOf(const StepDecisions& d) {
-  constexpr int kAlignedBytes = 16;
   if (!IsFsdp1(d.strategy)) return std::nullopt;
   FlatRule rule;
   if (!d.fsdp1.use_orig_params()) return rule;
   rule.by_parameter = true;
-  rule.aligned = kAlignedBytes / SizeOf(d.forward.compute);
+  rule.aligned = FlatAlignment(d.forward.compute);
   rule.multiple = d.strategy == pb::NO_SHARD ? d.replicas : d.shard_ranks;
   return rule;
 }
