@@ -33,25 +33,13 @@ Status DecideDdp(const DdpRequest& r, pb::DdpOptions& options) {
   return OkStatus();
 }
 
-// What has no counterpart where every rank has all parameters. How units are wrapped and which
-// dtypes they are gathered in are no contradiction, so that one request can be compared across
-// strategies.
+// What has no counterpart where every rank has all parameters, beside what CheckStrategy refuses.
+// How units are wrapped and which dtypes they are gathered in are no contradiction, so that one
+// request can be compared across strategies.
 Status CheckReplicated(const PlanRequest& r) {
-  const auto refuse = [&](const char* flag) {
-    return InvalidArgument(
-        fmt::format("{}: strategy {} shards nothing; leave it out", flag, r.strategy));
-  };
-  if (r.replicate_size != 1 && r.replicate_size != r.world_size) {
-    return InvalidArgument(
-        fmt::format("replicate: {} replicas, but with strategy {} each of the {} ranks is one",
-                    r.replicate_size, r.strategy, r.world_size));
-  }
-  if (r.cpu_offload) return refuse("cpu-offload");
-  if (!r.shard_placements.empty()) return refuse("shard-dim");
-  if (r.gradient_divide_factor) return refuse("divide-factor");
-  if (r.force_sum_reduction) return refuse("force-sum");
-  if (r.separate_reduce_group) return refuse("separate-reduce-group");
-  return OkStatus();
+  if (!r.cpu_offload) return OkStatus();
+  return InvalidArgument(
+      fmt::format("cpu-offload: strategy {} shards nothing; leave it out", r.strategy));
 }
 
 // Parameters are computed with as they are, and gradients reduced in their dtype.

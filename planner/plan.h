@@ -44,6 +44,7 @@ struct WrapRequest {
 struct PrefetchRequest {
   std::string module;
   std::vector<std::string> targets;  // in the order in which they are gathered
+  bool operator==(const PrefetchRequest&) const = default;
 };
 
 // Gradient accumulation. The fields after the first are about all micro-batches but the last.
@@ -79,6 +80,7 @@ struct ShardPlacementRequest {
   std::string parameters;
   int dim = 0;
   int rank = 0;  // only parameters of this many dimensions; 0 = of more than `dim`
+  bool operator==(const ShardPlacementRequest&) const = default;
 };
 
 // torch.distributed.fsdp.FullyShardedDataParallel's arguments of the same names.

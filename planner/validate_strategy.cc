@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "proto/strategy.h"
 
 namespace foreshard {
@@ -41,29 +43,87 @@ bool ReshardsByCall(const PlanRequest& r) {
 
 constexpr const char* kLeaveOut = "leave it out";
 
+// An option of fully_shard, by the field of the request that it sets.
+struct FullyShardOption {
+  const char* flag;
+  const char* instead;
+  bool (*chosen)(const PlanRequest& request);
+  void (*take_back)(PlanRequest& request);
+};
+
+// `Field` is a lambda without captures that returns the field of a request.
+template <typename Field>
+FullyShardOption Option(const char* flag, const char* instead, Field) {
+  return {flag, instead,
+          [](const PlanRequest& request) {
+            const PlanRequest none;
+            return !(Field{}(request) == Field{}(none));
+          },
+          [](PlanRequest& request) {
+            const PlanRequest none;
+            Field{}(request) = Field{}(none);
+          }};
+}
+
+constexpr const char* kReshard =
+    "full_shard frees parameters after forward, shard_grad_op keeps them";
+
+// In the order in which they are refused.
+const std::vector<FullyShardOption>& FullyShardOptions() {
+  constexpr const char* kForward = "FSDP1 has --fsdp1-forward-prefetch";
+  constexpr const char* kBackward = "FSDP1 has --fsdp1-backward-prefetch";
+  constexpr const char* kNoSync = "--no-sync is what FSDP1 and DDP have";
+  static const auto& options = *new std::vector<FullyShardOption>{
+      Option(
+          "reshard-after-forward", kReshard,
+          [](auto& r) -> auto& { return r.reshard_after_forward; }),
+      Option(
+          "root-reshard-after-forward", kReshard,
+          [](auto& r) -> auto& { return r.root_reshard_after_forward; }),
+      Option(
+          "forward-prefetch", kForward, [](auto& r) -> auto& { return r.forward_prefetch; }),
+      Option(
+          "forward-prefetch", kForward, [](auto& r) -> auto& { return r.forward_prefetch_ahead; }),
+      Option(
+          "backward-prefetch", kBackward, [](auto& r) -> auto& { return r.backward_prefetch; }),
+      Option(
+          "backward-prefetch", kBackward,
+          [](auto& r) -> auto& { return r.backward_prefetch_ahead; }),
+      Option(
+          "no-unshard-in-backward", kLeaveOut,
+          [](auto& r) -> auto& { return r.sharded_in_backward; }),
+      Option(
+          "shard-dim", kLeaveOut, [](auto& r) -> auto& { return r.shard_placements; }),
+      Option(
+          "reduce-buffers", kLeaveOut, [](auto& r) -> auto& { return r.reduce_input_buffers; }),
+      Option(
+          "divide-factor", kLeaveOut, [](auto& r) -> auto& { return r.gradient_divide_factor; }),
+      Option(
+          "force-sum", kLeaveOut, [](auto& r) -> auto& { return r.force_sum_reduction; }),
+      Option(
+          "separate-reduce-group", kLeaveOut,
+          [](auto& r) -> auto& { return r.separate_reduce_group; }),
+      Option(
+          "output-dtype", kLeaveOut, [](auto& r) -> auto& { return r.output_dtype; }),
+      Option(
+          "keep-after-backward", kNoSync,
+          [](auto& r) -> auto& { return r.micro_batches.reshard_after_backward; }),
+      Option(
+          "all-reduce-last", kNoSync, [](auto& r) -> auto& { return r.micro_batches.all_reduce; }),
+      Option(
+          "wait-last", kLeaveOut, [](auto& r) -> auto& { return r.micro_batches.last_backward; }),
+  };
+  return options;
+}
+
 Status CheckFullyShardOptions(const PlanRequest& r) {
-  constexpr const char* kReshard =
-      "full_shard frees parameters after forward, shard_grad_op keeps them";
-  const MicroBatchRequest& m = r.micro_batches;
-  return RefuseChosen(
-      r, "fsdp2",
-      {{r.reshard_after_forward || ReshardsByCall(r), "reshard-after-forward", kReshard},
-       {r.root_reshard_after_forward.has_value(), "root-reshard-after-forward", kReshard},
-       {!r.forward_prefetch.empty() || r.forward_prefetch_ahead > 0, "forward-prefetch",
-        "FSDP1 has --fsdp1-forward-prefetch"},
-       {!r.backward_prefetch.empty() || r.backward_prefetch_ahead > 0, "backward-prefetch",
-        "FSDP1 has --fsdp1-backward-prefetch"},
-       {!r.sharded_in_backward.empty(), "no-unshard-in-backward", kLeaveOut},
-       {!r.shard_placements.empty(), "shard-dim", kLeaveOut},
-       {r.reduce_input_buffers != 1, "reduce-buffers", kLeaveOut},
-       {r.gradient_divide_factor.has_value(), "divide-factor", kLeaveOut},
-       {r.force_sum_reduction, "force-sum", kLeaveOut},
-       {r.separate_reduce_group, "separate-reduce-group", kLeaveOut},
-       {r.output_dtype.has_value(), "output-dtype", kLeaveOut},
-       {m.reshard_after_backward.has_value(), "keep-after-backward",
-        "--no-sync is what FSDP1 and DDP have"},
-       {!m.all_reduce, "all-reduce-last", "--no-sync is what FSDP1 and DDP have"},
-       {!m.last_backward, "wait-last", kLeaveOut}});
+  constexpr const char* kLibrary = "fsdp2";
+  RETURN_IF_ERROR(
+      RefuseChosen(r, kLibrary, {{ReshardsByCall(r), "reshard-after-forward", kReshard}}));
+  for (const FullyShardOption& option : FullyShardOptions()) {
+    RETURN_IF_ERROR(RefuseChosen(r, kLibrary, {{option.chosen(r), option.flag, option.instead}}));
+  }
+  return OkStatus();
 }
 
 Status CheckFsdp1Options(const PlanRequest& r) {
@@ -105,9 +165,7 @@ Status CheckWrap(const PlanRequest& r, pb::Strategy strategy) {
 }
 
 Status CheckReplicas(const PlanRequest& r, pb::Strategy strategy) {
-  if (r.replicate_size == 1 || strategy == pb::FULLY_SHARD || IsHybrid(strategy)) {
-    return OkStatus();
-  }
+  if (r.replicate_size == 1 || TakesReplicas(strategy)) return OkStatus();
   if (IsReplicated(strategy) || strategy == pb::NO_SHARD) {
     return InvalidArgument(fmt::format(
         "replicate: found {}, but with strategy {} every rank is a replica; leave it out",
@@ -131,6 +189,22 @@ Status CheckStrategy(const PlanRequest& r) {
   if (!IsReplicated(*strategy)) RETURN_IF_ERROR(CheckDdpOptions(r));
   RETURN_IF_ERROR(CheckWrap(r, *strategy));
   return CheckReplicas(r, *strategy);
+}
+
+void TakeBackForeign(PlanRequest& r) {
+  const pb::Strategy strategy = ParseStrategy(r.strategy).value();
+  const PlanRequest none;
+  if (strategy != pb::FULLY_SHARD) {
+    for (const FullyShardOption& option : FullyShardOptions()) option.take_back(r);
+  }
+  if (!IsFsdp1(strategy)) r.fsdp1 = {};
+  if (!IsReplicated(strategy)) r.ddp = {};
+  if (!TakesReplicas(strategy)) r.replicate_size = none.replicate_size;
+  if (!IsReplicated(strategy)) return;
+  r.wrap = none.wrap;
+  r.wrap_calls.clear();
+  r.force_leaf_modules = none.force_leaf_modules;
+  r.exclude_wrap_modules = none.exclude_wrap_modules;
 }
 
 }  // namespace foreshard

@@ -11,4 +11,8 @@ namespace foreshard {
 // model.
 Status CheckStrategy(const PlanRequest& request);
 
+// Takes back what the request's strategy does not have, which CheckStrategy would refuse, so that
+// one request can be compared across strategies. REQUIRES: the strategy is one.
+void TakeBackForeign(PlanRequest& request);
+
 }  // namespace foreshard

@@ -8,13 +8,13 @@
 
 #include "planner/decisions.h"
 #include "planner/model_source.h"
+#include "planner/validate_strategy.h"
 #include "proto/io.h"
 #include "proto/model.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/plan_check.h"
 #include "proto/strategy.h"
 #include "tools/choices.h"
-#include "tools/own_options.h"
 
 namespace foreshard {
 namespace {
@@ -126,7 +126,7 @@ StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags, const pb::Decisions& f
   }
   for (const auto& edit : flags.edits) edit(request);
   Apply(choice, request);
-  if (ComparesStrategies(flags)) KeepOwnOptions(request);
+  if (ComparesStrategies(flags)) TakeBackForeign(request);
   if (!arch.empty()) request.arch = arch;
   RETURN_IF_ERROR(CheckSizes(request));
   return request;
