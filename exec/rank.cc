@@ -10,6 +10,7 @@
 #include "exec/convert.h"
 #include "exec/module_buffers.h"
 #include "exec/random.h"
+#include "proto/op_facts.h"
 
 namespace foreshard::exec {
 namespace {
@@ -17,19 +18,6 @@ namespace {
 // The host goes on to a step while the one before it may still run, not further: so it sees losses
 // in time, and memory for inputs does not pile up.
 constexpr size_t kStepsAhead = 1;
-
-// Records of each event that may still be waited for.
-std::vector<size_t> RecordsKept(const PreparedPlan& plan, int events) {
-  std::vector<size_t> kept(events, 0);
-  for (const PreparedSegment& segment : plan.segments) {
-    for (const PreparedOp& op : segment.ops) {
-      for (const RecordWait& wait : op.event_waits) {
-        kept[wait.event] = std::max(kept[wait.event], static_cast<size_t>(wait.back) + 1);
-      }
-    }
-  }
-  return kept;
-}
 
 double ToDouble(std::span<const std::byte> bytes, DType dtype) {
   float value = 0;
@@ -49,7 +37,7 @@ RankRunner::RankRunner(const RunContext& context, int rank, const PreparedPlan& 
       blocks_(prepared.buffer_bytes.size()),
       group_ends_(context.plan.groups_size()),
       records_(context.plan.events_size()),
-      records_kept_(RecordsKept(prepared, context.plan.events_size())),
+      records_kept_(EventDepths(context.plan)),
       log_(static_cast<int>(context.programs.size()), context.plan.programs_size()) {}
 
 Status RankRunner::Run() {
@@ -204,7 +192,7 @@ void RankRunner::Record(int event, int stream) {
   if (records_kept_[event] == 0) return;  // nobody waits for any
   std::deque<Event*>& records = records_[event];
   records.push_front(device_.Record(stream));
-  if (records.size() > records_kept_[event]) records.pop_back();
+  if (records.size() > static_cast<size_t>(records_kept_[event])) records.pop_back();
 }
 
 Status RankRunner::FreeBuffer(int buffer, const PreparedOp& op) {

@@ -96,7 +96,7 @@ class RankRunner {
   std::vector<GroupEnd> group_ends_;
   std::vector<std::deque<Event*>> records_;  // by event of the plan; those that may be waited for,
                                              // latest first
-  std::vector<size_t> records_kept_;         // of each
+  std::vector<int32_t> records_kept_;        // of each
   std::deque<Pending> pending_;              // steps that may not have ended, oldest first
   int awaited_steps_ = 0;
   int step_ = 0;

@@ -2,19 +2,9 @@
 
 #include <algorithm>
 
+#include "proto/op_facts.h"
+
 namespace foreshard {
-namespace {
-
-int GroupOf(const pb::Op& op) {
-  if (op.has_all_gather()) return op.all_gather().group();
-  if (op.has_reduce_scatter()) return op.reduce_scatter().group();
-  if (op.has_all_reduce()) return op.all_reduce().group();
-  if (op.has_broadcast()) return op.broadcast().group();
-  return -1;
-}
-
-}  // namespace
-
 HappensBefore::HappensBefore(const pb::Plan& plan)
     : plan_(plan),
       streams_(plan.streams_size()),
@@ -28,14 +18,13 @@ HappensBefore::HappensBefore(const pb::Plan& plan)
   size_t most = 0;
   for (const pb::Segment& segment : plan.segments()) {
     most = std::max(most, static_cast<size_t>(segment.ops_size()));
-    for (const pb::Op& op : segment.ops()) {
-      for (const pb::EventWait& wait : op.event_waits()) {
-        std::vector<int32_t>& ring = records_[static_cast<size_t>(wait.event())].streams;
-        ring.resize(std::max(ring.size(), static_cast<size_t>(wait.back()) + 1));
-      }
-    }
   }
-  for (Records& records : records_) records.clocks.resize(records.streams.size() * issued_.size());
+  const std::vector<int32_t> depths = EventDepths(plan);
+  for (size_t e = 0; e < records_.size(); ++e) {
+    const auto depth = static_cast<size_t>(depths[e]);
+    records_[e].streams.resize(depth);
+    records_[e].clocks.resize(depth * issued_.size());
+  }
   op_ends_.resize(most * issued_.size());
   points_.resize(most);
 }
@@ -89,7 +78,7 @@ void HappensBefore::Enqueue(const pb::Op& op, int op_index) {
   Join(Row(stream_ends_, op.stream()));
   for (const int32_t wait : op.waits()) Join(Row(op_ends_, wait));
   for (const int32_t on : op.stream_wait().on()) Join(Row(stream_ends_, on));
-  const int group = GroupOf(op);
+  const int group = CollectiveGroup(op);
   if (group >= 0) Join(Row(group_ends_, group));
 
   const int32_t position = ++issued_[static_cast<size_t>(op.stream())];
@@ -133,7 +122,7 @@ bool HappensBefore::IsImplied(int op_index, Reason reason, int index) const {
   if (p.position == 0 || HostImplies(op, p, -1)) return true;
   const auto covers = [&](ConstClock clock) { return clock[s] >= p.position; };
   if (covers(Row(stream_ends_, op.stream()))) return true;
-  const int group = GroupOf(op);
+  const int group = CollectiveGroup(op);
   if (group >= 0 && covers(Row(group_ends_, group))) return true;
   for (int i = 0; i < op.waits_size(); ++i) {
     const bool twin = !on_stream && i > index && op.waits(i) == op.waits(index);

@@ -25,8 +25,10 @@ class DataWalk {
         contents_(plan),
         reduced_(static_cast<size_t>(plan.units_size())),
         handed_over_(static_cast<size_t>(plan.parameters_size())) {
+    std::vector<bool> listed(static_cast<size_t>(plan.buffers_size()), false);
     for (const OptimizerTensor& t : OptimizerTensors(plan)) {
-      if (!Contains(trainable_, t.shard)) trainable_.push_back(t.shard);
+      if (!listed[static_cast<size_t>(t.shard)]) trainable_.push_back(t.shard);
+      listed[static_cast<size_t>(t.shard)] = true;
     }
     for (const pb::Buffer& b : plan.buffers()) has_buckets_ |= b.category() == pb::BUCKET;
   }

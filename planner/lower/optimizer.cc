@@ -57,8 +57,10 @@ class OptimizerLowering {
     std::vector<BufferId> in;
     std::vector<BufferId> out;
     for (const ShardingRules::Gradient& g : rules_.gradients()) in.push_back(g.buffer);
+    std::vector<bool> listed(builder_.plan().buffers_size(), false);
     for (const OptimizerTensor& t : tensors_) {
-      if (std::find(out.begin(), out.end(), t.shard) == out.end()) out.push_back(t.shard);
+      if (!listed[t.shard]) out.push_back(t.shard);
+      listed[t.shard] = true;
     }
     out.insert(out.end(), state_.begin(), state_.end());
     const std::vector<BufferId> temporaries = Temporaries();

@@ -1,7 +1,6 @@
 #include "proto/run/program.h"
 
-#include <algorithm>
-
+#include "proto/op_facts.h"
 #include "proto/plan.pb.h"
 
 namespace foreshard::run {
@@ -16,20 +15,10 @@ Range Append(std::vector<T>& all, const google::protobuf::RepeatedField<int32_t>
   return range;
 }
 
-GroupId GroupOf(const pb::Op& op) {
-  if (op.has_all_gather()) return GroupId{op.all_gather().group()};
-  if (op.has_reduce_scatter()) return GroupId{op.reduce_scatter().group()};
-  if (op.has_all_reduce()) return GroupId{op.all_reduce().group()};
-  if (op.has_broadcast()) return GroupId{op.broadcast().group()};
-  return kNoGroup;
-}
-
 Range AppendRecords(const pb::Op& op, Program& program) {
   Range range{static_cast<int32_t>(program.wait_records.size()), 0};
   for (const pb::EventWait& wait : op.event_waits()) {
     program.wait_records.push_back({EventId{wait.event()}, wait.back()});
-    int32_t& depth = program.event_depths[static_cast<size_t>(wait.event())];
-    depth = std::max(depth, wait.back() + 1);
   }
   range.end = static_cast<int32_t>(program.wait_records.size());
   return range;
@@ -38,7 +27,7 @@ Range AppendRecords(const pb::Op& op, Program& program) {
 OpRecord FlattenOp(const pb::Op& op, Program& program) {
   OpRecord record;
   if (op.has_stream()) record.stream = StreamId{op.stream()};
-  record.group = GroupOf(op);
+  record.group = GroupId{CollectiveGroup(op)};
   record.waits = Append(program.wait_ops, op.waits());
   record.host_waits = Append(program.wait_ops, op.host_waits());
   record.stream_waits = Append(program.wait_streams, op.stream_wait().on());
@@ -64,7 +53,7 @@ void FlattenTables(const pb::Plan& plan, int rank, Program& program) {
     program.is_host_stream.push_back(stream.role() == pb::Stream::HOST);
   }
   program.groups = plan.groups_size();
-  program.event_depths.resize(static_cast<size_t>(plan.events_size()));
+  program.event_depths = EventDepths(plan);
 }
 
 }  // namespace

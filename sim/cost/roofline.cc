@@ -4,6 +4,7 @@
 
 #include "proto/base/check.h"
 #include "proto/base/dtype.h"
+#include "proto/op_facts.h"
 #include "proto/oplib/oplib.h"
 
 namespace foreshard::sim {
@@ -59,11 +60,6 @@ pb::DType ArithmeticType(const pb::Kernel& kernel) {
   return pb::FP32;
 }
 
-bool IsCollective(const pb::Op& op) {
-  return op.has_all_gather() || op.has_reduce_scatter() || op.has_all_reduce() ||
-         op.has_broadcast();
-}
-
 // A gradient that already has its type needs no kernel.
 bool IsOnlyAName(const pb::Op& op) {
   return op.has_grad_finalize() && op.grad_finalize().from() == op.grad_finalize().to() &&
@@ -100,7 +96,7 @@ OpCost RooflineModel::Price(const pb::Op& op) const {
     return {Seconds(kernels * host.launch_seconds()),
             DeviceTime(op) + more * Seconds(host.kernel_seconds())};
   }
-  const double issue = IsCollective(op) ? host.collective_seconds() : host.launch_seconds();
+  const double issue = CollectiveGroup(op) >= 0 ? host.collective_seconds() : host.launch_seconds();
   return {Seconds(issue), DeviceTime(op)};
 }
 
